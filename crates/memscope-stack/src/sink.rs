@@ -1,0 +1,54 @@
+//! What a stack capture has to tell the spool, once for each new thing it meets.
+use crate::NodeId;
+
+/// A loaded ELF object, defined before the first frame that lies in it.
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleDefinition<'a> {
+    /// Number within the lane, from 0 upwards.
+    pub id: u32,
+    /// Run-time address of the first and one past the last mapped byte.
+    pub start: u64,
+    pub end: u64,
+    /// Run-time address minus address in the file (`l_addr`).
+    pub bias: u64,
+    pub path: &'a [u8],
+    /// Contents of the `NT_GNU_BUILD_ID` note, empty if there is none.
+    pub build_id: &'a [u8],
+}
+
+/// A Python code object, defined before the first frame that runs it.
+#[derive(Clone, Copy, Debug)]
+pub struct CodeDefinition<'a> {
+    /// Number within the lane, from 0 upwards.
+    pub id: u32,
+    /// `PY_VERSION_HEX >> 16`, e.g. 0x030b: says how `line_table` is encoded.
+    pub python_version: u16,
+    pub first_line: u32,
+    /// UTF-8.
+    pub file: &'a [u8],
+    /// Qualified name where the version has one, UTF-8.
+    pub function: &'a [u8],
+    /// `co_linetable` (`co_lnotab` before 3.10), verbatim.
+    pub line_table: &'a [u8],
+}
+
+/// One frame of a stack, in terms of earlier definitions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frame {
+    /// Return address minus the module's bias.
+    C { module: u32, offset: u64 },
+    /// A return address in no known module (generated code): the raw address.
+    Unknown { address: u64 },
+    /// Byte offset of the current instruction within `co_code`.
+    Python { code: u32, instruction: u32 },
+    /// Not a frame: binds a C stack (the node's parent) and a Python stack (`python`) into one number.
+    Pair { python: NodeId },
+}
+
+/// Takes definitions; implemented by the recorder's lane.
+pub trait DefinitionSink {
+    fn module(&mut self, module: &ModuleDefinition<'_>);
+    fn code(&mut self, code: &CodeDefinition<'_>);
+    /// Nodes come in the order of their ids, without gaps.
+    fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame);
+}

@@ -1,0 +1,188 @@
+//! Stacks as a prefix tree: a node is a parent node and a frame, so a stack is the number of its innermost node.
+//!
+//! An open-addressing table in anonymous memory of its own, one per lane, doubled when three quarters full. Numbers
+//! are dense from 1 in order of creation and never reused, so that a definition in the spool holds for ever, even
+//! after [`Tree::forget`].
+use core::ptr::NonNull;
+
+/// The number of a node within its lane; 0 is "no stack".
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(transparent)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    pub const NONE: NodeId = NodeId(0);
+}
+
+/// A frame as a table key: any 64 bits that tell frames apart, the two top bits being the kind of frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameKey(u64);
+
+impl FrameKey {
+    /// A native frame; user-space addresses leave the top bits free.
+    pub fn c(return_address: usize) -> FrameKey {
+        FrameKey(return_address as u64 & (u64::MAX >> 2))
+    }
+
+    pub fn python(code: u32, instruction: u32) -> FrameKey {
+        FrameKey(1 << 62 | (u64::from(code) << 30) | u64::from(instruction & 0x3fff_ffff))
+    }
+
+    pub fn pair(python: NodeId) -> FrameKey {
+        FrameKey(2 << 62 | u64::from(python.0))
+    }
+}
+
+/// The answer of [`Tree::intern`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interned {
+    Known(NodeId),
+    /// Just created: the caller must define it in the spool.
+    New(NodeId),
+    /// No memory for another node.
+    Full,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Entry {
+    key: FrameKey,
+    parent: NodeId,
+    /// `NONE` marks an empty entry.
+    id: NodeId,
+}
+
+const FIRST_CAPACITY: usize = 1024;
+
+pub struct Tree {
+    entries: Option<NonNull<Entry>>,
+    /// Number of entries less one; the number is a power of two.
+    mask: usize,
+    used: usize,
+    last_id: u32,
+}
+
+impl Tree {
+    /// An empty tree; takes memory with the first node.
+    pub const fn new() -> Tree {
+        Tree { entries: None, mask: 0, used: 0, last_id: 0 }
+    }
+
+    /// Finds or creates the child of `parent` for `key`.
+    #[inline]
+    pub fn intern(&mut self, parent: NodeId, key: FrameKey) -> Interned {
+        if self.used * 4 >= self.mask * 3 && !self.grow() {
+            return Interned::Full;
+        }
+        let Some(entries) = self.entries else { return Interned::Full };
+        let mut at = hash(parent, key) & self.mask;
+        loop {
+            // SAFETY: `at` is masked to the table, which `grow` mapped whole; only this lane's thread uses it.
+            let entry = unsafe { &mut *entries.as_ptr().add(at) };
+            if entry.id == NodeId::NONE {
+                self.last_id += 1;
+                self.used += 1;
+                *entry = Entry { key, parent, id: NodeId(self.last_id) };
+                return Interned::New(entry.id);
+            }
+            if entry.key == key && entry.parent == parent {
+                return Interned::Known(entry.id);
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    /// Forgets all nodes but not which numbers were given: after a library was unloaded, the same address may mean
+    /// another function.
+    pub fn forget(&mut self) {
+        if let Some(entries) = self.entries {
+            // SAFETY: the table is `mask + 1` entries long, and zero bytes are empty entries.
+            unsafe { entries.as_ptr().write_bytes(0, self.mask + 1) };
+        }
+        self.used = 0;
+    }
+
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let capacity = if self.entries.is_none() { FIRST_CAPACITY } else { (self.mask + 1) * 2 };
+        let Ok(memory) = memscope_sys::map_anonymous(capacity * size_of::<Entry>()) else {
+            // Probing needs one empty entry to end at; up to that the old table still serves.
+            return self.entries.is_some() && self.used < self.mask;
+        };
+        let entries = memory.cast::<Entry>();
+        let mask = capacity - 1;
+        if let Some(old) = self.entries {
+            for i in 0..=self.mask {
+                // SAFETY: both tables are mapped whole and indices stay below their capacities.
+                unsafe {
+                    let entry = *old.as_ptr().add(i);
+                    if entry.id != NodeId::NONE {
+                        let mut at = hash(entry.parent, entry.key) & mask;
+                        while (*entries.as_ptr().add(at)).id != NodeId::NONE {
+                            at = (at + 1) & mask;
+                        }
+                        *entries.as_ptr().add(at) = entry;
+                    }
+                }
+            }
+            // SAFETY: the old table was mapped by an earlier `grow` and nothing refers to it any more.
+            unsafe { memscope_sys::unmap(old.cast(), (self.mask + 1) * size_of::<Entry>()) };
+        }
+        self.entries = Some(entries);
+        self.mask = mask;
+        true
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Tree::new()
+    }
+}
+
+#[inline]
+fn hash(parent: NodeId, key: FrameKey) -> usize {
+    let mixed = (key.0 ^ (u64::from(parent.0) << 20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_child_same_number_and_numbers_survive_growth() {
+        let mut tree = Tree::new();
+        let mut ids = std::vec::Vec::new();
+        for i in 0..10_000usize {
+            let parent = NodeId((i / 7) as u32);
+            match tree.intern(parent, FrameKey::c(0x7f00_0000_0000 + i * 5)) {
+                Interned::New(id) => ids.push((parent, i, id)),
+                other => panic!("{other:?}"),
+            }
+        }
+        for (n, (parent, i, id)) in ids.into_iter().enumerate() {
+            assert_eq!(id.0 as usize, n + 1);
+            assert_eq!(tree.intern(parent, FrameKey::c(0x7f00_0000_0000 + i * 5)), Interned::Known(id));
+        }
+    }
+
+    #[test]
+    fn kinds_and_parents_are_told_apart() {
+        let mut tree = Tree::new();
+        let keys = [FrameKey::c(77), FrameKey::python(0, 77), FrameKey::pair(NodeId(77))];
+        for parent in [NodeId::NONE, NodeId(1)] {
+            for key in keys {
+                assert!(matches!(tree.intern(parent, key), Interned::New(_)));
+            }
+        }
+    }
+
+    #[test]
+    fn forgotten_nodes_get_new_numbers() {
+        let mut tree = Tree::new();
+        assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(1)));
+        tree.forget();
+        assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(2)));
+    }
+}

@@ -1,0 +1,224 @@
+//! The handful of calls the recorder makes, typed.
+use crate::{Errno, nr, result, syscall6};
+use core::ffi::CStr;
+use core::ptr::NonNull;
+
+const AT_FDCWD: usize = -100isize as usize;
+
+pub const O_RDONLY: usize = 0;
+pub const O_WRONLY: usize = 1;
+pub const O_RDWR: usize = 2;
+pub const O_CREAT: usize = 0o100;
+pub const O_EXCL: usize = 0o200;
+pub const O_APPEND: usize = 0o2000;
+pub const O_CLOEXEC: usize = 0o2000000;
+
+/// An open file descriptor. Plain number, not owned: the recorder's descriptors live as long as the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fd(pub i32);
+
+/// The identity of an open file, to notice that somebody closed our descriptor and reused its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+/// Opens `path` with `flags`, creating it with mode 0600 where `O_CREAT` is given.
+pub fn open(path: &CStr, flags: usize) -> Result<Fd, Errno> {
+    // SAFETY: `path` is a valid C string for the duration of the call.
+    let raw = unsafe { syscall6(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags | O_CLOEXEC, 0o600, 0, 0]) };
+    result(raw).map(|fd| Fd(fd as i32))
+}
+
+/// Creates the directory `path` with mode 0750.
+pub fn mkdir(path: &CStr) -> Result<(), Errno> {
+    // SAFETY: `path` is a valid C string for the duration of the call.
+    result(unsafe { syscall6(nr::MKDIRAT, [AT_FDCWD, path.as_ptr() as usize, 0o750, 0, 0, 0]) }).map(drop)
+}
+
+/// Reads the target of the symbolic link `path` into `buffer`, without a terminating zero.
+pub fn readlink<'b>(path: &CStr, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {
+    // SAFETY: path and buffer are valid for the duration of the call.
+    let raw = unsafe {
+        syscall6(
+            nr::READLINKAT,
+            [AT_FDCWD, path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0],
+        )
+    };
+    let length = result(raw)?;
+    Ok(buffer.get(..length).unwrap_or_default())
+}
+
+pub fn close(fd: Fd) {
+    // SAFETY: closing a descriptor touches no memory; the caller owns the number.
+    unsafe { syscall6(nr::CLOSE, [fd.0 as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// One `read`; fewer bytes than asked for are not an error.
+pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes at most `len` bytes into the exclusively borrowed buffer.
+    result(unsafe { syscall6(nr::READ, [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) })
+}
+
+/// One `write`; fewer bytes than asked for are not an error.
+///
+/// # Safety
+/// `data` must be readable for `length` bytes. A pointer and not a slice, because the bytes may be shared memory.
+pub unsafe fn write(fd: Fd, data: *const u8, length: usize) -> Result<usize, Errno> {
+    // SAFETY: the caller vouches for the range.
+    result(unsafe { syscall6(nr::WRITE, [fd.0 as usize, data as usize, length, 0, 0, 0]) })
+}
+
+/// One `pwrite` of `data` at `offset`.
+pub fn write_at(fd: Fd, data: &[u8], offset: u64) -> Result<usize, Errno> {
+    // SAFETY: the kernel only reads the borrowed bytes.
+    result(unsafe {
+        syscall6(nr::PWRITE64, [fd.0 as usize, data.as_ptr() as usize, data.len(), offset as usize, 0, 0])
+    })
+}
+
+/// Reserves `length` bytes at `offset`, so that a later store into a mapping of them cannot meet a full disk.
+pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
+    // SAFETY: no memory is involved.
+    result(unsafe { syscall6(nr::FALLOCATE, [fd.0 as usize, 0, offset as usize, length as usize, 0, 0]) }).map(drop)
+}
+
+/// Moves `fd` to a free number not below `lowest`, close-on-exec.
+pub fn dup_above(fd: Fd, lowest: i32) -> Result<Fd, Errno> {
+    const F_DUPFD_CLOEXEC: usize = 1030;
+    // SAFETY: no memory is involved.
+    result(unsafe { syscall6(nr::FCNTL, [fd.0 as usize, F_DUPFD_CLOEXEC, lowest as usize, 0, 0, 0]) })
+        .map(|fd| Fd(fd as i32))
+}
+
+/// Which file an open descriptor stands for.
+pub fn file_id(fd: Fd) -> Result<FileId, Errno> {
+    // `struct stat` begins with st_dev and st_ino on both architectures; 256 bytes hold all of it.
+    let mut stat = [0u64; 32];
+    // SAFETY: the buffer is larger than the kernel's `struct stat`.
+    result(unsafe { syscall6(nr::FSTAT, [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
+    Ok(FileId { device: stat[0], inode: stat[1] })
+}
+
+/// The soft limit on open files.
+pub fn open_file_limit() -> Result<u64, Errno> {
+    const RLIMIT_NOFILE: usize = 7;
+    let mut limit = [0u64; 2];
+    // SAFETY: pid 0 is the caller; the old limit is written into two words.
+    result(unsafe { syscall6(nr::PRLIMIT64, [0, RLIMIT_NOFILE, 0, limit.as_mut_ptr() as usize, 0, 0]) })?;
+    Ok(limit[0])
+}
+
+const PROT_READ_WRITE: usize = 3;
+const MAP_SHARED: usize = 1;
+const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
+const MAP_NORESERVE: usize = 0x4000;
+
+/// Maps `length` bytes of fresh zeroed private memory.
+pub fn map_anonymous(length: usize) -> Result<NonNull<u8>, Errno> {
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    let raw = unsafe {
+        syscall6(nr::MMAP, [0, length, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE, usize::MAX, 0])
+    };
+    NonNull::new(result(raw)? as *mut u8).ok_or(Errno::EINVAL)
+}
+
+/// Maps `length` bytes of the file at `offset`, shared, readable and writable.
+pub fn map_file(fd: Fd, offset: u64, length: usize) -> Result<NonNull<u8>, Errno> {
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    let raw =
+        unsafe { syscall6(nr::MMAP, [0, length, PROT_READ_WRITE, MAP_SHARED, fd.0 as usize, offset as usize]) };
+    NonNull::new(result(raw)? as *mut u8).ok_or(Errno::EINVAL)
+}
+
+/// Unmaps memory that one of the functions above mapped.
+///
+/// # Safety
+/// Nothing may use the range any more.
+pub unsafe fn unmap(address: NonNull<u8>, length: usize) {
+    // SAFETY: the caller vouches that the range is ours and unused.
+    unsafe { syscall6(nr::MUNMAP, [address.as_ptr() as usize, length, 0, 0, 0, 0]) };
+}
+
+/// Asks the kernel to hand a forked child zeroes instead of a copy of this range.
+pub fn wipe_on_fork(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
+    const MADV_WIPEONFORK: usize = 18;
+    // SAFETY: the advice changes nothing in this process.
+    result(unsafe { syscall6(nr::MADVISE, [address.as_ptr() as usize, length, MADV_WIPEONFORK, 0, 0, 0]) }).map(drop)
+}
+
+pub fn getpid() -> u32 {
+    // SAFETY: no memory is involved; the call cannot fail.
+    unsafe { syscall6(nr::GETPID, [0; 6]) as u32 }
+}
+
+pub fn getppid() -> u32 {
+    // SAFETY: no memory is involved; the call cannot fail.
+    unsafe { syscall6(nr::GETPPID, [0; 6]) as u32 }
+}
+
+pub fn gettid() -> u32 {
+    // SAFETY: no memory is involved; the call cannot fail.
+    unsafe { syscall6(nr::GETTID, [0; 6]) as u32 }
+}
+
+/// Whether thread `tid` of process `pid` still exists (signal 0 delivers nothing).
+pub fn thread_exists(pid: u32, tid: u32) -> bool {
+    // SAFETY: no memory is involved and signal 0 has no effect on the thread.
+    result(unsafe { syscall6(nr::TGKILL, [pid as usize, tid as usize, 0, 0, 0, 0]) }) != Err(Errno::ESRCH)
+}
+
+/// Which clock to read.
+#[derive(Clone, Copy)]
+pub enum Clock {
+    Realtime = 0,
+    Monotonic = 1,
+}
+
+/// Nanoseconds of `clock` by system call. Slow (hundreds of ns): for calibration, never per event.
+pub fn clock_ns(clock: Clock) -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel writes one `timespec` of two words.
+    unsafe { syscall6(nr::CLOCK_GETTIME, [clock as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
+}
+
+/// Whether eight bytes at `address` can be read, asked of the kernel so that a wrong guess is an answer and not a
+/// fault: a deliberately invalid `rt_sigprocmask` reads its set before it rejects the request.
+pub fn is_readable(address: usize) -> bool {
+    const INVALID_HOW: usize = usize::MAX;
+    // SAFETY: with an invalid `how` the kernel copies the set in and then refuses; no signal mask changes.
+    let raw = unsafe { syscall6(nr::RT_SIGPROCMASK, [INVALID_HOW, address, 0, 8, 0, 0]) };
+    result(raw) != Err(Errno::EFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readable_tells_mapped_from_unmapped() {
+        let word = 1u64;
+        assert!(is_readable(&raw const word as usize));
+        assert!(!is_readable(8));
+        let page = map_anonymous(4096).unwrap();
+        assert!(is_readable(page.as_ptr() as usize));
+        // SAFETY: nobody else knows the page.
+        unsafe { unmap(page, 4096) };
+        assert!(!is_readable(page.as_ptr() as usize));
+    }
+
+    #[test]
+    fn own_thread_exists_and_an_impossible_one_does_not() {
+        assert!(thread_exists(getpid(), gettid()));
+        assert!(!thread_exists(getpid(), 0x3fff_ffff));
+    }
+
+    #[test]
+    fn clocks_agree_with_std() {
+        let std = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        assert!(clock_ns(Clock::Realtime).abs_diff(std) < 5_000_000_000);
+        assert!(clock_ns(Clock::Monotonic) <= clock_ns(Clock::Monotonic));
+    }
+}

@@ -1,0 +1,41 @@
+//! Raw Linux system calls for code that runs inside somebody else's process.
+//!
+//! Why not libc: its wrappers set `errno` (which a hook must preserve), some of them are the very functions we
+//! interpose (`mmap`), and some are cancellation points. A raw call touches nothing but registers.
+//!
+//! Every function returns the kernel's answer as `Result<usize, Errno>` and never allocates.
+#![cfg_attr(not(test), no_std)]
+
+#[cfg_attr(target_arch = "x86_64", path = "arch/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "arch/aarch64.rs")]
+mod arch;
+mod calls;
+
+pub use arch::{nr, syscall6};
+pub use calls::*;
+
+/// A kernel error number, positive as in `errno.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    pub const EPERM: Errno = Errno(1);
+    pub const ENOENT: Errno = Errno(2);
+    pub const ESRCH: Errno = Errno(3);
+    pub const EINTR: Errno = Errno(4);
+    pub const EAGAIN: Errno = Errno(11);
+    pub const EFAULT: Errno = Errno(14);
+    pub const EEXIST: Errno = Errno(17);
+    pub const EINVAL: Errno = Errno(22);
+    pub const ENOSPC: Errno = Errno(28);
+    pub const EOPNOTSUPP: Errno = Errno(95);
+}
+
+/// Splits the kernel's in-band answer into value or error.
+pub(crate) fn result(raw: isize) -> Result<usize, Errno> {
+    if (-4095..0).contains(&raw) {
+        Err(Errno(-raw as i32))
+    } else {
+        Ok(raw as usize)
+    }
+}
