@@ -1,0 +1,78 @@
+//! Ticks to epoch nanoseconds.
+
+/// A piecewise linear map through all calibrations of a process, extended past both ends by the nearest slope.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    /// Strictly increasing in both members: ticks and monotonic nanoseconds.
+    points: Vec<(u64, u64)>,
+    /// What to add to a monotonic time to get the wall clock.
+    epoch_offset: i128,
+}
+
+impl Timeline {
+    /// `start` is the process header's moment; `calibrations` may come in any order and may be nonsense.
+    pub(super) fn new(
+        start: (u64, u64),
+        start_realtime_ns: u64,
+        calibrations: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Timeline {
+        // Two readings closer than this say more about the reading than about the rate.
+        const NEAREST_NS: u64 = 20_000;
+        let mut all: Vec<(u64, u64)> = calibrations.into_iter().filter(|point| *point > start).collect();
+        all.sort_unstable();
+        let mut points = vec![start];
+        for (ticks, ns) in all {
+            let (last_ticks, last_ns) = points[points.len() - 1];
+            if ticks > last_ticks && ns.checked_sub(last_ns).is_some_and(|gap| gap >= NEAREST_NS) {
+                points.push((ticks, ns));
+            }
+        }
+        Timeline { points, epoch_offset: i128::from(start_realtime_ns) - i128::from(start.1) }
+    }
+
+    /// Wall clock nanoseconds since the epoch, within 1 (0 means "no time" to consumers) and what SQLite can hold.
+    pub fn epoch_ns(&self, ticks: u64) -> u64 {
+        let next = self.points.partition_point(|point| point.0 <= ticks);
+        let monotonic = match (self.points.len(), next) {
+            // A single moment: count ticks as nanoseconds rather than invent a rate.
+            (1, _) => i128::from(self.points[0].1) + (i128::from(ticks) - i128::from(self.points[0].0)),
+            (count, next) => {
+                let right = next.clamp(1, count - 1);
+                let (t0, n0) = self.points[right - 1];
+                let (t1, n1) = self.points[right];
+                i128::from(n0)
+                    + (i128::from(ticks) - i128::from(t0)).saturating_mul(i128::from(n1 - n0)) / i128::from(t1 - t0)
+            }
+        };
+        monotonic.saturating_add(self.epoch_offset).clamp(1, i128::from(i64::MAX)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn interpolates_between_and_extrapolates_beyond_calibrations() {
+        let line = Timeline::new((1000, 5_000_000), 100_000_000, [(3000, 7_000_000), (2000, 6_000_000)]);
+        assert_eq!(line.epoch_ns(1000), 100_000_000);
+        assert_eq!(line.epoch_ns(1500), 100_500_000);
+        assert_eq!(line.epoch_ns(4000), 103_000_000);
+        assert_eq!(line.epoch_ns(500), 99_500_000);
+    }
+
+    proptest! {
+        #[test]
+        fn never_runs_backwards_whatever_the_calibrations(
+            start in any::<(u64, u64)>(), real in any::<u64>(),
+            points in proptest::collection::vec(any::<(u64, u64)>(), 0..20),
+            mut ticks in proptest::collection::vec(any::<u64>(), 0..50),
+        ) {
+            let line = Timeline::new(start, real, points);
+            ticks.sort_unstable();
+            let times: Vec<u64> = ticks.iter().map(|t| line.epoch_ns(*t)).collect();
+            prop_assert!(times.is_sorted());
+        }
+    }
+}

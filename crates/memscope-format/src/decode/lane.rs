@@ -1,0 +1,129 @@
+//! One lane's records, in the order they were written.
+use super::records::{self, Record};
+use super::spool::{Block, Place, Spool};
+use super::{Damage, Definition, Event, SpoolError};
+use crate::encode::Deltas;
+
+/// A position in a lane. Holds one block in memory; goes on after [`Spool::refresh`].
+#[derive(Debug)]
+pub struct LaneCursor {
+    lane: u32,
+    /// The generation at hand, 0 before the first.
+    generation: u32,
+    /// Whether the block at hand is complete: it came from `events.spool`, so nothing can be added to it.
+    complete: bool,
+    payload: Vec<u8>,
+    at: usize,
+    last: Deltas,
+    thread: u32,
+    damage: Vec<Damage>,
+    unknown_records: u64,
+}
+
+impl LaneCursor {
+    pub fn new(lane: u32) -> LaneCursor {
+        LaneCursor {
+            lane,
+            generation: 0,
+            complete: true,
+            payload: Vec::new(),
+            at: 0,
+            last: Deltas::at(0),
+            thread: 0,
+            damage: Vec::new(),
+            unknown_records: 0,
+        }
+    }
+
+    pub fn lane(&self) -> u32 {
+        self.lane
+    }
+
+    /// What this cursor could not read.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Records of types this version does not know.
+    pub fn unknown_records(&self) -> u64 {
+        self.unknown_records
+    }
+
+    /// The next event, after handing over the definitions before it; `None` at the end of what is recorded so far.
+    pub fn next_event(
+        &mut self,
+        spool: &Spool,
+        define: &mut dyn FnMut(Definition<'_>),
+    ) -> Result<Option<Event>, SpoolError> {
+        loop {
+            while let Some(rest) = self.payload.get(self.at..).filter(|rest| !rest.is_empty()) {
+                let Ok((ticks, record, length)) = records::read(rest, &mut self.last) else {
+                    let damage = Damage::Record { lane: self.lane, generation: self.generation, offset: self.at };
+                    self.damage.push(damage);
+                    self.at = self.payload.len();
+                    self.complete = true;
+                    break;
+                };
+                self.at += length;
+                match record {
+                    Record::Event { stack, kind } => {
+                        return Ok(Some(Event { ticks, thread: self.thread, stack, kind }));
+                    }
+                    Record::Thread(thread) => self.thread = thread,
+                    Record::Definition(definition) => define(definition),
+                    Record::Unknown => self.unknown_records += 1,
+                }
+            }
+            if !self.load_more(spool)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Loads what follows the bytes at hand: more of the same generation, or the next one.
+    fn load_more(&mut self, spool: &Spool) -> Result<bool, SpoolError> {
+        let Some(lane) = spool.lane(self.lane) else { return Ok(false) };
+        let from = if self.complete { self.generation.saturating_add(1) } else { self.generation };
+        let block = lane.blocks.range(from..).next().map(|(_, block)| *block);
+        let Some(block) = block.or(lane.window.filter(|window| window.generation >= from)) else {
+            return Ok(false);
+        };
+        let same = block.generation == self.generation;
+        if same && block.committed <= self.at {
+            if matches!(block.place, Place::Events(_)) {
+                self.complete = true;
+                return self.load_more(spool);
+            }
+            return Ok(false);
+        }
+        self.load(spool, &block, same, lane.window)
+    }
+
+    fn load(&mut self, spool: &Spool, block: &Block, same: bool, window: Option<Block>) -> Result<bool, SpoolError> {
+        let mut complete = matches!(block.place, Place::Events(_));
+        if !spool.payload(block, &mut self.payload)? {
+            if !complete {
+                // The live window was recycled under us; the next refresh finds the block in `events.spool`.
+                self.payload.truncate(self.at);
+                return Ok(false);
+            }
+            // A torn block is replaced by the window that still holds the same generation.
+            let kept = window.filter(|window| window.generation == block.generation);
+            match kept {
+                Some(kept) if spool.payload(&kept, &mut self.payload)? => complete = false,
+                _ => {
+                    self.damage.push(Damage::Checksum { lane: self.lane, generation: block.generation });
+                    self.payload.clear();
+                }
+            }
+        }
+        self.complete = complete;
+        if !same {
+            self.generation = block.generation;
+            self.at = 0;
+            self.last = Deltas::at(block.base_ticks);
+            self.thread = block.thread;
+        }
+        Ok(true)
+    }
+}

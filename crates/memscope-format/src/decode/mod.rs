@@ -1,0 +1,28 @@
+//! Reading a spool back, from bytes that may be truncated, damaged or made up.
+//!
+//! [`Spool`] indexes the blocks of `events.spool` and the windows of `windows.spool`; a [`LaneCursor`] walks one
+//! lane's records in order, one block in memory at a time. Both keep going past what is damaged and say what it was
+//! ([`Damage`]). A spool that is still being written is followed by [`Spool::refresh`] and more calls of
+//! [`LaneCursor::next_event`].
+mod clock;
+mod error;
+mod lane;
+mod process;
+mod records;
+mod spool;
+
+pub use clock::Timeline;
+pub use error::{Damage, SpoolError};
+pub use lane::LaneCursor;
+pub use process::{ProcessInfo, ProcessState};
+pub use records::{Definition, Event, EventKind, FrameRecord};
+pub use spool::Spool;
+
+/// A little-endian integer at `offset`, if the bytes reach that far.
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(offset..offset.checked_add(8)?)?.try_into().ok()?))
+}

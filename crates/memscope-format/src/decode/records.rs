@@ -1,0 +1,331 @@
+//! One record after the other out of a block's payload.
+use super::u64_at;
+use crate::encode::Deltas;
+use crate::record::{
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, SIZE_LENGTHS, TIME_LENGTHS, extended, frame, kind, stack_reference,
+};
+
+/// Something that happened in the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub ticks: u64,
+    pub thread: u32,
+    /// A node of the event's lane, 0 for none.
+    pub stack: u32,
+    pub kind: EventKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    HostAlloc { address: u64, size: u64 },
+    HostFree { address: u64 },
+    HostMap { address: u64, size: u64 },
+    HostUnmap { address: u64, size: u64 },
+}
+
+/// Something later records of the same lane refer to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Definition<'a> {
+    Module { id: u32, start: u64, end: u64, bias: u64, build_id: &'a [u8], path: &'a [u8] },
+    Code { id: u32, python_version: u16, first_line: u32, file: &'a [u8], function: &'a [u8], line_table: &'a [u8] },
+    Node { id: u32, parent: u32, frame: FrameRecord },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum FrameRecord {
+    /// A return address as in the module's file.
+    C { module: u32, offset: u64 },
+    /// A return address outside all modules.
+    Unknown { address: u64 },
+    /// Byte offset of the running instruction.
+    Python { code: u32, instruction: u32 },
+    /// Not a frame: the node's parent is a C stack, `python` the Python stack of the same moment.
+    Pair { python: u32 },
+}
+
+/// What the record at hand is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Record<'a> {
+    Event {
+        stack: u32,
+        kind: EventKind,
+    },
+    Thread(u32),
+    Definition(Definition<'a>),
+    /// A type of a later version; skipped.
+    Unknown,
+}
+
+/// The bytes make no record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Nonsense;
+
+/// Reads the record at the start of `bytes`; returns it, its time and its length.
+pub(super) fn read<'a>(bytes: &'a [u8], last: &mut Deltas) -> Result<(u64, Record<'a>, usize), Nonsense> {
+    let mut fields = Fields { bytes, at: 0 };
+    let first = fields.byte()?;
+    let (time_code, address_code, last_code) = (first >> 2 & 3, first >> 4 & 3, first >> 6);
+    let record = match first & 3 {
+        kind::EXTENDED => {
+            let record_type = fields.byte()?;
+            last.ticks = last.ticks.wrapping_add(fields.integer(TIME_LENGTHS[time_code as usize])?);
+            let length = fields.integer(2)? as usize;
+            extended_record(record_type, fields.take(length)?)?
+        }
+        kind::HOST_ALLOC => {
+            last.ticks = last.ticks.wrapping_add(fields.integer(TIME_LENGTHS[time_code as usize])?);
+            let address = fields.address(address_code, last)?;
+            let size = fields.integer(SIZE_LENGTHS[last_code as usize])?;
+            let field = fields.varint()?;
+            Record::Event { stack: resolve(field, last)?, kind: EventKind::HostAlloc { address, size } }
+        }
+        kind::HOST_FREE => {
+            last.ticks = last.ticks.wrapping_add(fields.integer(TIME_LENGTHS[time_code as usize])?);
+            let address = fields.address(address_code, last)?;
+            let field = match u32::from(last_code) {
+                stack_reference::EXPLICIT => fields.varint()?,
+                other => u64::from(other),
+            };
+            Record::Event { stack: resolve(field, last)?, kind: EventKind::HostFree { address } }
+        }
+        _ => return Err(Nonsense),
+    };
+    Ok((last.ticks, record, fields.at))
+}
+
+fn resolve(field: u64, last: &mut Deltas) -> Result<u32, Nonsense> {
+    match u32::try_from(field).map_err(|_| Nonsense)? {
+        stack_reference::NONE => Ok(0),
+        stack_reference::SAME_AS_LAST => Ok(last.stack),
+        explicit => {
+            last.stack = explicit - 1;
+            Ok(last.stack)
+        }
+    }
+}
+
+fn extended_record(record_type: u8, payload: &[u8]) -> Result<Record<'_>, Nonsense> {
+    let mut fields = Fields { bytes: payload, at: 0 };
+    Ok(match record_type {
+        extended::THREAD => Record::Thread(fields.small()?),
+        extended::MODULE => Record::Definition(Definition::Module {
+            id: fields.small()?,
+            start: fields.integer(8)?,
+            end: fields.integer(8)?,
+            bias: fields.integer(8)?,
+            build_id: fields.text()?,
+            path: fields.text()?,
+        }),
+        extended::CODE => Record::Definition(Definition::Code {
+            id: fields.small()?,
+            python_version: fields.small()? as u16,
+            first_line: fields.small()?,
+            file: fields.text()?,
+            function: fields.text()?,
+            line_table: fields.text()?,
+        }),
+        extended::NODE => {
+            let (id, parent) = (fields.small()?, fields.small()?);
+            let frame = match fields.byte()? {
+                frame::C => FrameRecord::C { module: fields.small()?, offset: fields.varint()? },
+                frame::UNKNOWN => FrameRecord::Unknown { address: fields.varint()? },
+                frame::PYTHON => FrameRecord::Python { code: fields.small()?, instruction: fields.small()? },
+                frame::PAIR => FrameRecord::Pair { python: fields.small()? },
+                _ => return Err(Nonsense),
+            };
+            // A node can only hang below an older one: this is what keeps a reader's walk to the root finite.
+            let older = |other: u32| other < id;
+            if !older(parent) || matches!(frame, FrameRecord::Pair { python } if !older(python)) {
+                return Err(Nonsense);
+            }
+            Record::Definition(Definition::Node { id, parent, frame })
+        }
+        extended::HOST_MAP => {
+            let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.small()?);
+            Record::Event { stack, kind: EventKind::HostMap { address, size } }
+        }
+        extended::HOST_UNMAP => {
+            let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.small()?);
+            Record::Event { stack, kind: EventKind::HostUnmap { address, size } }
+        }
+        _ => Record::Unknown,
+    })
+}
+
+struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Nonsense> {
+        let end = self.at.checked_add(length).ok_or(Nonsense)?;
+        let taken = self.bytes.get(self.at..end).ok_or(Nonsense)?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> Result<u8, Nonsense> {
+        Ok(self.take(1)?[0])
+    }
+
+    /// A little-endian integer of at most eight bytes.
+    fn integer(&mut self, length: usize) -> Result<u64, Nonsense> {
+        // Away from the end of the block one unaligned load does it.
+        if let Some(word) = u64_at(self.bytes, self.at) {
+            self.at += length;
+            return Ok(if length == 8 { word } else { word & ((1 << (8 * length)) - 1) });
+        }
+        let taken = self.take(length)?;
+        Ok(taken.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    }
+
+    fn varint(&mut self) -> Result<u64, Nonsense> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Nonsense)
+    }
+
+    fn small(&mut self) -> Result<u32, Nonsense> {
+        u32::try_from(self.varint()?).map_err(|_| Nonsense)
+    }
+
+    fn text(&mut self) -> Result<&'a [u8], Nonsense> {
+        let length = self.small()? as usize;
+        self.take(length)
+    }
+
+    fn address(&mut self, code: u8, last: &mut Deltas) -> Result<u64, Nonsense> {
+        let field = self.integer(ADDRESS_LENGTHS[code as usize])?;
+        last.address = if code == ADDRESS_ABSOLUTE {
+            field
+        } else {
+            let difference = (field >> 1) as i64 ^ -((field & 1) as i64);
+            (last.address >> 4).wrapping_add(difference as u64) << 4
+        };
+        Ok(last.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::{self, MAX_EVENT};
+    use proptest::prelude::*;
+
+    fn event() -> impl Strategy<Value = (u64, u32, EventKind)> {
+        let address = prop_oneof![any::<u64>(), (0u64..1 << 43).prop_map(|a| a << 4), Just(0u64)];
+        let size = prop_oneof![0u64..300, any::<u64>(), 60_000u64..70_000];
+        let kind = (address, size, 0..4u8).prop_map(|(address, size, which)| match which {
+            0 => EventKind::HostAlloc { address, size },
+            1 => EventKind::HostFree { address },
+            2 => EventKind::HostMap { address, size },
+            _ => EventKind::HostUnmap { address, size },
+        });
+        let wait = prop_oneof![0u64..300, 0u64..1 << 40];
+        (wait, prop_oneof![Just(0u32), 1u32..5, 1u32..u32::MAX - 1], kind)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(events in proptest::collection::vec(event(), 0..200), base in 0u64..1 << 60) {
+            let mut bytes = vec![0u8; events.len() * (MAX_EVENT + 60)];
+            let mut last = Deltas::at(base);
+            let mut at = 0;
+            let mut ticks = base;
+            let mut expected = Vec::new();
+            for (wait, stack, kind) in &events {
+                ticks += wait;
+                let out = bytes[at..].as_mut_ptr();
+                let mut buffer = [0u8; 64];
+                // SAFETY: the buffer holds the largest record for each event.
+                let end = unsafe {
+                    match *kind {
+                        EventKind::HostAlloc { address, size } => {
+                            encode::host_alloc(out, &mut last, ticks, address, size, *stack)
+                        }
+                        EventKind::HostFree { address } => {
+                            encode::host_free(out, &mut last, ticks, address, *stack)
+                        }
+                        EventKind::HostMap { address, size } => {
+                            let (t, p) = encode::payload::host_map(&mut buffer, address, size, *stack);
+                            encode::extended(out, &mut last, ticks, t, p.bytes())
+                        }
+                        EventKind::HostUnmap { address, size } => {
+                            let (t, p) = encode::payload::host_unmap(&mut buffer, address, size, *stack);
+                            encode::extended(out, &mut last, ticks, t, p.bytes())
+                        }
+                    }
+                };
+                at += end as usize - out as usize;
+                expected.push((ticks, *stack, *kind));
+            }
+            let mut last = Deltas::at(base);
+            let mut rest = &bytes[..at];
+            let mut decoded = Vec::new();
+            while !rest.is_empty() {
+                let (ticks, record, length) = read(rest, &mut last).unwrap();
+                let Record::Event { stack, kind } = record else { panic!("{record:?}") };
+                decoded.push((ticks, stack, kind));
+                rest = &rest[length..];
+            }
+            prop_assert_eq!(decoded, expected);
+        }
+
+        #[test]
+        fn any_bytes_end_in_a_record_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let mut last = Deltas::at(0);
+            let mut rest = bytes.as_slice();
+            while let Ok((_, _, length)) = read(rest, &mut last) {
+                prop_assert!(length > 0 && length <= rest.len());
+                rest = &rest[length..];
+            }
+        }
+
+        #[test]
+        fn definitions_come_back(
+            id in 1u32.., path in proptest::collection::vec(any::<u8>(), 0..5000),
+            table in proptest::collection::vec(any::<u8>(), 0..3000), numbers in any::<(u64, u64, u64)>(),
+        ) {
+            let mut buffer = vec![0u8; 60_000];
+            let (t, p) = encode::payload::module(&mut buffer, id, numbers.0, numbers.1, numbers.2, b"abc", &path);
+            let cut = &path[..path.len().min(4096)];
+            prop_assert_eq!(
+                extended_record(t, p.bytes()),
+                Ok(Record::Definition(Definition::Module {
+                    id, start: numbers.0, end: numbers.1, bias: numbers.2, build_id: b"abc", path: cut
+                }))
+            );
+            let (t, p) = encode::payload::code(&mut buffer, id, 0x30b, 7, &path, b"f", &table);
+            prop_assert_eq!(
+                extended_record(t, p.bytes()),
+                Ok(Record::Definition(Definition::Code {
+                    id, python_version: 0x30b, first_line: 7, file: cut, function: b"f", line_table: &table
+                }))
+            );
+            for (kind, first, second, frame) in [
+                (frame::C, 3, numbers.0, FrameRecord::C { module: 3, offset: numbers.0 }),
+                (frame::UNKNOWN, 0, numbers.0, FrameRecord::Unknown { address: numbers.0 }),
+                (frame::PYTHON, 9, 12, FrameRecord::Python { code: 9, instruction: 12 }),
+                (frame::PAIR, 0, u64::from(id - 1), FrameRecord::Pair { python: id - 1 }),
+            ] {
+                let (t, p) = encode::payload::node(&mut buffer, id, id - 1, kind, first, second);
+                let expected = Record::Definition(Definition::Node { id, parent: id - 1, frame });
+                prop_assert_eq!(extended_record(t, p.bytes()), Ok(expected));
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_below_a_younger_one_is_nonsense() {
+        let mut buffer = [0u8; 64];
+        let (t, p) = encode::payload::node(&mut buffer, 5, 5, frame::UNKNOWN, 0, 1);
+        assert_eq!(extended_record(t, p.bytes()), Err(Nonsense));
+    }
+}

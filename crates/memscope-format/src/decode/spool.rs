@@ -1,0 +1,374 @@
+//! The index of a spool: which generation of which lane lies where.
+use super::process::HeaderError;
+use super::{Damage, ProcessInfo, SpoolError, Timeline, u32_at, u64_at};
+use crate::layout::{
+    self, EVENTS_FILE, PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WINDOW_PAYLOAD, WINDOW_SIZE,
+    WINDOWS_FILE, WindowHeader,
+};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A spool directory, opened and indexed. Payloads are read when a [`super::LaneCursor`] comes to them.
+#[derive(Debug)]
+pub struct Spool {
+    windows_path: PathBuf,
+    windows: File,
+    events_path: PathBuf,
+    /// A process that never filled a window may have died before this file was made.
+    events: Option<File>,
+    process: ProcessInfo,
+    lanes: BTreeMap<u32, Lane>,
+    /// How far `events.spool` has been indexed.
+    indexed: u64,
+    damage: Vec<Damage>,
+}
+
+/// The generations of one lane.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    pub(super) blocks: BTreeMap<u32, Block>,
+    /// The generation that is, or was at the end, in the window.
+    pub(super) window: Option<Block>,
+}
+
+/// One generation of a lane: where it is and what its header says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) place: Place,
+    pub(super) generation: u32,
+    pub(super) committed: usize,
+    pub(super) thread: u32,
+    pub(super) base_ticks: u64,
+    pub(super) base_monotonic_ns: u64,
+    pub(super) lost: u64,
+    pub(super) earlier_events: u64,
+    pub(super) checksum: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Offset of the header in `events.spool`.
+    Events(u64),
+    /// Offset of the header in `windows.spool`.
+    Window(u64),
+}
+
+impl Block {
+    /// Reads a header; `None` if it cannot be one.
+    fn parse(header: &[u8], place: Place) -> Option<(u32, Block)> {
+        if u32_at(header, 0)? != WINDOW_MAGIC {
+            return None;
+        }
+        let progress = u64_at(header, offset_of!(WindowHeader, progress))?;
+        let committed = (progress & 0xffff_ffff) as usize;
+        if committed > WINDOW_PAYLOAD {
+            return None;
+        }
+        let block = Block {
+            place,
+            generation: (progress >> 32) as u32,
+            committed,
+            thread: u32_at(header, offset_of!(WindowHeader, thread))?,
+            base_ticks: u64_at(header, offset_of!(WindowHeader, base_ticks))?,
+            base_monotonic_ns: u64_at(header, offset_of!(WindowHeader, base_monotonic_ns))?,
+            lost: u64_at(header, offset_of!(WindowHeader, lost))?,
+            earlier_events: u64_at(header, offset_of!(WindowHeader, earlier_events))?,
+            checksum: u64_at(header, offset_of!(WindowHeader, checksum))?,
+        };
+        Some((u32_at(header, offset_of!(WindowHeader, lane))?, block))
+    }
+}
+
+impl Spool {
+    /// Opens the spool in `directory` (the one that holds `windows.spool`).
+    pub fn open(directory: &Path) -> Result<Spool, SpoolError> {
+        let windows_path = directory.join(WINDOWS_FILE);
+        let events_path = directory.join(EVENTS_FILE);
+        let windows = File::open(&windows_path).map_err(|source| io_error(&windows_path, source))?;
+        let process = read_process(&windows, &windows_path)?;
+        let mut spool = Spool {
+            windows_path,
+            windows,
+            events_path,
+            events: None,
+            process,
+            lanes: BTreeMap::new(),
+            indexed: 0,
+            damage: Vec::new(),
+        };
+        spool.index()?;
+        spool.note_missing();
+        Ok(spool)
+    }
+
+    /// Takes in what was recorded since; cursors go on where they stood.
+    pub fn refresh(&mut self) -> Result<(), SpoolError> {
+        self.process = read_process(&self.windows, &self.windows_path)?;
+        self.index()
+    }
+
+    pub fn process(&self) -> &ProcessInfo {
+        &self.process
+    }
+
+    /// The numbers of the lanes, ascending.
+    pub fn lanes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.lanes.keys().copied()
+    }
+
+    /// What could not be indexed; a cursor reports what it meets itself.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Events the process could not record, as it counted them itself.
+    pub fn lost_events(&self) -> u64 {
+        let lanes = self.lanes.values().map(|lane| {
+            let blocks = lane.blocks.values().chain(lane.window.as_ref()).map(|block| block.lost);
+            blocks.max().unwrap_or(0)
+        });
+        lanes.sum::<u64>().saturating_add(self.process.lost_without_window)
+    }
+
+    /// Bytes of both files that hold records.
+    pub fn recorded_bytes(&self) -> u64 {
+        let windows = self.lanes.values().filter_map(|lane| {
+            lane.window.filter(|window| !lane.blocks.contains_key(&window.generation)).map(|window| window.committed)
+        });
+        self.indexed + windows.sum::<usize>() as u64
+    }
+
+    /// The map from ticks to time through all calibrations known now.
+    pub fn timeline(&self) -> Timeline {
+        let blocks = self.lanes.values().flat_map(|lane| lane.blocks.values().chain(lane.window.as_ref()));
+        let calibrations = blocks.map(|block| (block.base_ticks, block.base_monotonic_ns));
+        Timeline::new(
+            (self.process.start_ticks, self.process.start_monotonic_ns),
+            self.process.start_realtime_ns,
+            calibrations.chain(self.process.calibration),
+        )
+    }
+
+    pub(super) fn lane(&self, lane: u32) -> Option<&Lane> {
+        self.lanes.get(&lane)
+    }
+
+    /// The committed payload of a block. `Ok(false)`: it does not match its checksum, or the window moved on.
+    pub(super) fn payload(&self, block: &Block, buffer: &mut Vec<u8>) -> Result<bool, SpoolError> {
+        buffer.resize(WINDOW_HEADER_SIZE + block.committed, 0);
+        match block.place {
+            Place::Events(offset) => {
+                let Some(events) = &self.events else { return Ok(false) };
+                read_exact(events, &self.events_path, buffer, offset)?;
+                if !intact(buffer, block.checksum) {
+                    return Ok(false);
+                }
+            }
+            Place::Window(offset) => {
+                read_exact(&self.windows, &self.windows_path, buffer, offset)?;
+                // A live writer may have moved on to the next generation while we copied.
+                let mut header = [0u8; WINDOW_HEADER_SIZE];
+                read_exact(&self.windows, &self.windows_path, &mut header, offset)?;
+                if Block::parse(&header, block.place).is_none_or(|(_, now)| now.generation != block.generation) {
+                    return Ok(false);
+                }
+            }
+        }
+        buffer.drain(..WINDOW_HEADER_SIZE);
+        Ok(true)
+    }
+
+    fn index(&mut self) -> Result<(), SpoolError> {
+        // Windows first: a window that is full now and appended while we go on to the blocks is then in both, which
+        // the generation resolves; the other way round it could be in neither.
+        self.index_windows()?;
+        if self.events.is_none() {
+            match File::open(&self.events_path) {
+                Ok(file) => self.events = Some(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(io_error(&self.events_path, source)),
+            }
+        }
+        if let Some(events) = self.events.take() {
+            let indexed = self.index_events(&events);
+            self.events = Some(events);
+            indexed?;
+        }
+        Ok(())
+    }
+
+    fn index_windows(&mut self) -> Result<(), SpoolError> {
+        let length = file_length(&self.windows, &self.windows_path)?;
+        let fitting = length.saturating_sub(PROCESS_HEADER_SIZE as u64) / WINDOW_SIZE as u64;
+        for number in 0..fitting.min(u64::from(self.process.windows)) as u32 {
+            let offset = PROCESS_HEADER_SIZE as u64 + u64::from(number) * WINDOW_SIZE as u64;
+            let mut header = [0u8; WINDOW_HEADER_SIZE];
+            read_exact(&self.windows, &self.windows_path, &mut header, offset)?;
+            match Block::parse(&header, Place::Window(offset)) {
+                Some((lane, block)) if lane == number => {
+                    self.lanes.entry(lane).or_default().window = Some(block);
+                }
+                // A window whose header was not written yet belongs to a thread that has not recorded anything.
+                _ if header == [0; WINDOW_HEADER_SIZE] => {}
+                _ => self.note(Damage::Window { lane: number }),
+            }
+        }
+        Ok(())
+    }
+
+    fn index_events(&mut self, events: &File) -> Result<(), SpoolError> {
+        let path = self.events_path.clone();
+        let length = file_length(events, &path)?;
+        let mut gap: Option<u64> = None;
+        while self.indexed + WINDOW_HEADER_SIZE as u64 <= length {
+            let offset = self.indexed;
+            let mut header = [0u8; WINDOW_HEADER_SIZE];
+            read_exact(events, &path, &mut header, offset)?;
+            let block = Block::parse(&header, Place::Events(offset));
+            let end = block.map(|(_, block)| offset + (WINDOW_HEADER_SIZE + block.committed) as u64);
+            let plausible = match end {
+                Some(end) if end <= length => {
+                    begins_block(events, &path, end, length)? || {
+                        // What follows is no block: only the checksum can tell whether this one's length is right.
+                        let mut bytes = vec![0; (end - offset) as usize];
+                        read_exact(events, &path, &mut bytes, offset)?;
+                        block.is_some_and(|(_, block)| intact(&bytes, block.checksum))
+                    }
+                }
+                _ => false,
+            };
+            match (block, end) {
+                (Some((lane, block)), Some(end)) if plausible => {
+                    self.close_gap(&mut gap, offset);
+                    self.lanes.entry(lane).or_default().blocks.insert(block.generation, block);
+                    self.indexed = end;
+                }
+                _ => {
+                    // A writer that is just now appending looks like a torn block at the end: leave it for later.
+                    let Some(next) = next_magic(events, &path, offset + 1, length)? else { break };
+                    gap.get_or_insert(offset);
+                    self.indexed = next;
+                }
+            }
+        }
+        if let Some(start) = gap {
+            // The damaged bytes reach to the end; the next refresh looks at them again from where the gap began.
+            self.indexed = start;
+        }
+        Ok(())
+    }
+
+    fn close_gap(&mut self, gap: &mut Option<u64>, end: u64) {
+        if let Some(offset) = gap.take() {
+            self.note(Damage::Gap { offset, length: end - offset });
+        }
+    }
+
+    /// After the first indexing of a spool: what is in neither file, and bytes at the end that are no block.
+    fn note_missing(&mut self) {
+        let mut missing = Vec::new();
+        for (number, lane) in &self.lanes {
+            let mut expected = 1;
+            let mut events_before = 0;
+            for block in lane.blocks.values().chain(lane.window.as_ref()) {
+                if block.generation > expected {
+                    let events = block.earlier_events.checked_sub(events_before);
+                    let (first, last) = (expected, block.generation - 1);
+                    // Only a gap at the very front has its events counted from zero; elsewhere the block before the
+                    // gap does not say how many it holds itself.
+                    let events = events.filter(|_| first == 1);
+                    missing.push(Damage::Missing { lane: *number, first, last, events });
+                }
+                expected = block.generation.saturating_add(1);
+                events_before = block.earlier_events;
+            }
+        }
+        for damage in missing {
+            self.note(damage);
+        }
+        let length = self.events.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |data| data.len());
+        if length > self.indexed {
+            self.note(Damage::Gap { offset: self.indexed, length: length - self.indexed });
+        }
+    }
+
+    fn note(&mut self, damage: Damage) {
+        if !self.damage.contains(&damage) {
+            self.damage.push(damage);
+        }
+    }
+}
+
+/// Whether the header and payload in `bytes` belong to the checksum.
+fn intact(bytes: &[u8], checksum: u64) -> bool {
+    let (Some(header), Some(payload)) = (bytes.first_chunk::<56>(), bytes.get(WINDOW_HEADER_SIZE..)) else {
+        return false;
+    };
+    layout::checksum(header, payload) == checksum
+}
+
+/// Whether `offset` is the end of the file or the start of a block header.
+fn begins_block(events: &File, path: &Path, offset: u64, length: u64) -> Result<bool, SpoolError> {
+    if offset == length {
+        return Ok(true);
+    }
+    if offset + 4 > length {
+        return Ok(false);
+    }
+    let mut magic = [0u8; 4];
+    read_exact(events, path, &mut magic, offset)?;
+    Ok(u32::from_le_bytes(magic) == WINDOW_MAGIC)
+}
+
+/// The next place at or after `from` where a block header may begin.
+fn next_magic(events: &File, path: &Path, from: u64, length: u64) -> Result<Option<u64>, SpoolError> {
+    const CHUNK: u64 = 1 << 20;
+    let magic = WINDOW_MAGIC.to_le_bytes();
+    let mut offset = from;
+    let mut chunk = Vec::new();
+    while offset + 4 <= length {
+        let size = CHUNK.min(length - offset);
+        chunk.resize(size as usize, 0);
+        read_exact(events, path, &mut chunk, offset)?;
+        if let Some(at) = chunk.windows(4).position(|four| four == magic) {
+            return Ok(Some(offset + at as u64));
+        }
+        // The magic may lie across two chunks.
+        offset += (size - 3).max(1);
+    }
+    Ok(None)
+}
+
+fn read_process(windows: &File, path: &Path) -> Result<ProcessInfo, SpoolError> {
+    let mut page = [0u8; PROCESS_HEADER_SIZE];
+    let not = |why| SpoolError::NotASpool { path: path.to_owned(), why };
+    match windows.read_exact_at(&mut page, 0) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(not("it is shorter than its header"));
+        }
+        Err(source) => return Err(io_error(path, source)),
+    }
+    ProcessInfo::parse(&page).map_err(|error| match error {
+        HeaderError::Truncated => not("its header is cut short"),
+        HeaderError::Magic => not("it does not begin with \"msmspool\""),
+        HeaderError::Version(found) => SpoolError::Version { path: path.to_owned(), found },
+        HeaderError::Sizes => not("its header and window sizes are not those of this format version"),
+    })
+}
+
+fn read_exact(file: &File, path: &Path, buffer: &mut [u8], offset: u64) -> Result<(), SpoolError> {
+    file.read_exact_at(buffer, offset).map_err(|source| io_error(path, source))
+}
+
+fn file_length(file: &File, path: &Path) -> Result<u64, SpoolError> {
+    Ok(file.metadata().map_err(|source| io_error(path, source))?.len())
+}
+
+fn io_error(path: &Path, source: io::Error) -> SpoolError {
+    SpoolError::Io { path: path.to_owned(), source }
+}
