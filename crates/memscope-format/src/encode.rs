@@ -10,10 +10,8 @@ use crate::record::{ADDRESS_ABSOLUTE, extended, frame, kind, stack_reference};
 
 /// Room an event may need: 1 + 8 + 8 + 8 + 5 bytes and the overshoot of the last store.
 pub const MAX_EVENT: usize = 40;
-/// Longest payload of an extended record.
-pub const MAX_PAYLOAD: usize = 60_000;
-/// Type, time and length of an extended record, and the overshoot.
-pub const EXTENDED_OVERHEAD: usize = 20;
+/// First bytes, time and length of an extended record, and the overshoot of their stores.
+const EXTENDED_OVERHEAD: usize = 20;
 
 /// What the next record is encoded against. A generation begins with `Deltas::at(base_ticks)`.
 #[derive(Clone, Copy, Debug)]
@@ -69,133 +67,167 @@ pub unsafe fn host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u6
     }
 }
 
-/// An extended record of a payload that is already encoded.
+/// An extended record, and what it says. The mirror of [`crate::decode::Definition`] and of the mapping events.
+#[derive(Clone, Copy, Debug)]
+pub enum Extended<'a> {
+    /// From here on the lane belongs to this thread.
+    Thread(u32),
+    Module {
+        id: u32,
+        start: u64,
+        end: u64,
+        bias: u64,
+        build_id: &'a [u8],
+        path: &'a [u8],
+    },
+    Code {
+        id: u32,
+        python_version: u16,
+        first_line: u32,
+        file: &'a [u8],
+        function: &'a [u8],
+        line_table: &'a [u8],
+    },
+    /// The frame's two numbers are, by kind: module and offset; 0 and address; code and instruction; 0 and node.
+    Node {
+        id: u32,
+        parent: u32,
+        frame_kind: u8,
+        first: u32,
+        second: u64,
+    },
+    HostMap {
+        address: u64,
+        size: u64,
+        stack: u32,
+    },
+    HostUnmap {
+        address: u64,
+        size: u64,
+        stack: u32,
+    },
+}
+
+/// Longest kept build id, name (path, file, function) and line table.
+const BUILD_ID_LIMIT: usize = 64;
+const NAME_LIMIT: usize = 4096;
+const LINE_TABLE_LIMIT: usize = 48 * 1024;
+
+impl Extended<'_> {
+    /// Room to keep before [`extended`]: no encoding of this record needs more.
+    pub fn room(&self) -> usize {
+        // Numbers are at most ten bytes each, lengths three.
+        const NUMBERS: usize = 64;
+        let texts = match self {
+            Extended::Module { build_id, path, .. } => build_id.len().min(BUILD_ID_LIMIT) + path.len().min(NAME_LIMIT),
+            Extended::Code { file, function, line_table, .. } => {
+                file.len().min(NAME_LIMIT) + function.len().min(NAME_LIMIT) + line_table.len().min(LINE_TABLE_LIMIT)
+            }
+            _ => 0,
+        };
+        EXTENDED_OVERHEAD + NUMBERS + texts
+    }
+
+    fn record_type(&self) -> u8 {
+        match self {
+            Extended::Thread(_) => extended::THREAD,
+            Extended::Module { .. } => extended::MODULE,
+            Extended::Code { .. } => extended::CODE,
+            Extended::Node { .. } => extended::NODE,
+            Extended::HostMap { .. } => extended::HOST_MAP,
+            Extended::HostUnmap { .. } => extended::HOST_UNMAP,
+        }
+    }
+
+    /// # Safety
+    /// There is room for [`Extended::room`] bytes less the overhead at the output.
+    unsafe fn fill(&self, out: &mut Output) {
+        match *self {
+            Extended::Thread(thread) => out.varint(u64::from(thread)),
+            Extended::Module { id, start, end, bias, build_id, path } => {
+                out.varint(u64::from(id));
+                [start, end, bias].map(|word| out.word(word));
+                out.text(build_id, BUILD_ID_LIMIT);
+                out.text(path, NAME_LIMIT);
+            }
+            Extended::Code { id, python_version, first_line, file, function, line_table } => {
+                [id, u32::from(python_version), first_line].map(|number| out.varint(u64::from(number)));
+                out.text(file, NAME_LIMIT);
+                out.text(function, NAME_LIMIT);
+                out.text(line_table, LINE_TABLE_LIMIT);
+            }
+            Extended::Node { id, parent, frame_kind, first, second } => {
+                out.varint(u64::from(id));
+                out.varint(u64::from(parent));
+                out.byte(frame_kind);
+                if matches!(frame_kind, frame::C | frame::PYTHON) {
+                    out.varint(u64::from(first));
+                }
+                out.varint(second);
+            }
+            Extended::HostMap { address, size, stack } | Extended::HostUnmap { address, size, stack } => {
+                out.word(address);
+                out.varint(size);
+                out.varint(u64::from(stack));
+            }
+        }
+    }
+}
+
+/// Writes an extended record and returns its end.
 ///
 /// # Safety
-/// `out` must be valid for writes of `payload.len() + EXTENDED_OVERHEAD` bytes; the payload is at most
-/// [`MAX_PAYLOAD`] long and does not overlap them.
-pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record_type: u8, payload: &[u8]) -> *mut u8 {
+/// `out` must be valid for writes of `record.room()` bytes that overlap nothing the record refers to.
+pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Extended<'_>) -> *mut u8 {
     let time = advance(last, ticks);
     let time_code = log_code(time);
     // SAFETY: the caller keeps the room for overhead and payload.
     unsafe {
         out.write(kind::EXTENDED | time_code << 2);
-        out.add(1).write(record_type);
-        let at = store(out.add(2), time, 1 << time_code);
-        let at = store(at, payload.len() as u64, 2);
-        at.copy_from_nonoverlapping(payload.as_ptr(), payload.len());
-        at.add(payload.len())
+        out.add(1).write(record.record_type());
+        let length_at = store(out.add(2), time, 1 << time_code);
+        let mut payload = Output(length_at.add(2));
+        record.fill(&mut payload);
+        let length = payload.0 as usize - length_at as usize - 2;
+        length_at.cast::<[u8; 2]>().write((length as u16).to_le_bytes());
+        payload.0
     }
 }
 
-/// Builds the payload of an extended record in a buffer on the stack. Fields that do not fit are cut, never written
-/// past the end: a cut name is still a name.
-pub struct Payload<'b> {
-    buffer: &'b mut [u8],
-    length: usize,
-}
+/// Where the next byte of a payload goes. Only [`extended`] makes one, over room it was promised.
+struct Output(*mut u8);
 
-impl<'b> Payload<'b> {
-    pub fn new(buffer: &'b mut [u8]) -> Payload<'b> {
-        Payload { buffer, length: 0 }
+impl Output {
+    fn byte(&mut self, value: u8) {
+        self.copy(&[value]);
     }
 
-    pub fn byte(mut self, value: u8) -> Self {
-        self.push(&[value]);
-        self
-    }
-
-    pub fn u64(mut self, value: u64) -> Self {
-        self.push(&value.to_le_bytes());
-        self
+    fn word(&mut self, value: u64) {
+        self.copy(&value.to_le_bytes());
     }
 
     /// LEB128.
-    pub fn varint(mut self, mut value: u64) -> Self {
+    fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
-            self.push(&[value as u8 | 0x80]);
+            self.byte(value as u8 | 0x80);
             value >>= 7;
         }
-        self.push(&[value as u8]);
-        self
+        self.byte(value as u8);
     }
 
-    /// Length as a varint, then the bytes; cut to what `at_most` and the buffer allow.
-    pub fn text(mut self, bytes: &[u8], at_most: usize) -> Self {
-        const LONGEST_LENGTH: usize = 3;
-        let room = self.buffer.len().saturating_sub(self.length + LONGEST_LENGTH);
-        let kept = bytes.get(..bytes.len().min(at_most).min(room)).unwrap_or_default();
-        self = self.varint(kept.len() as u64);
-        self.push(kept);
-        self
+    /// Length as a varint, then the bytes, cut at `limit`: a cut name is still a name.
+    fn text(&mut self, bytes: &[u8], limit: usize) {
+        let kept = bytes.get(..bytes.len().min(limit)).unwrap_or_default();
+        self.varint(kept.len() as u64);
+        self.copy(kept);
     }
 
-    pub fn bytes(&self) -> &[u8] {
-        self.buffer.get(..self.length).unwrap_or_default()
-    }
-
-    fn push(&mut self, bytes: &[u8]) {
-        if let Some(room) = self.buffer.get_mut(self.length..self.length + bytes.len()) {
-            room.copy_from_slice(bytes);
-            self.length += bytes.len();
+    fn copy(&mut self, bytes: &[u8]) {
+        // SAFETY: `Extended::room` counts every byte that `Extended::fill` writes, and the caller of `extended` keeps it.
+        unsafe {
+            self.0.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            self.0 = self.0.add(bytes.len());
         }
-    }
-}
-
-/// Payloads of the definition and mapping records, each the mirror of its decoder in [`crate::decode`].
-pub mod payload {
-    use super::{Payload, extended, frame};
-
-    /// Which extended record a payload belongs to, and its bytes.
-    pub type Typed<'b> = (u8, Payload<'b>);
-
-    pub fn thread(buffer: &mut [u8], thread: u32) -> Typed<'_> {
-        (extended::THREAD, Payload::new(buffer).varint(u64::from(thread)))
-    }
-
-    pub fn module<'b>(
-        buffer: &'b mut [u8],
-        id: u32,
-        start: u64,
-        end: u64,
-        bias: u64,
-        build_id: &[u8],
-        path: &[u8],
-    ) -> Typed<'b> {
-        let payload = Payload::new(buffer).varint(u64::from(id)).u64(start).u64(end).u64(bias);
-        (extended::MODULE, payload.text(build_id, 64).text(path, 4096))
-    }
-
-    pub fn code<'b>(
-        buffer: &'b mut [u8],
-        id: u32,
-        python_version: u16,
-        first_line: u32,
-        file: &[u8],
-        function: &[u8],
-        line_table: &[u8],
-    ) -> Typed<'b> {
-        let payload =
-            Payload::new(buffer).varint(u64::from(id)).varint(u64::from(python_version)).varint(u64::from(first_line));
-        (extended::CODE, payload.text(file, 4096).text(function, 4096).text(line_table, 48 * 1024))
-    }
-
-    /// A frame's two numbers: module and offset, unused and address, code and instruction, unused and Python node.
-    pub fn node(buffer: &mut [u8], id: u32, parent: u32, frame_kind: u8, first: u32, second: u64) -> Typed<'_> {
-        let payload = Payload::new(buffer).varint(u64::from(id)).varint(u64::from(parent)).byte(frame_kind);
-        let payload = match frame_kind {
-            frame::C | frame::PYTHON => payload.varint(u64::from(first)),
-            _ => payload,
-        };
-        (extended::NODE, payload.varint(second))
-    }
-
-    pub fn host_map(buffer: &mut [u8], address: u64, size: u64, stack: u32) -> Typed<'_> {
-        (extended::HOST_MAP, Payload::new(buffer).u64(address).varint(size).varint(u64::from(stack)))
-    }
-
-    pub fn host_unmap(buffer: &mut [u8], address: u64, size: u64, stack: u32) -> Typed<'_> {
-        (extended::HOST_UNMAP, Payload::new(buffer).u64(address).varint(size).varint(u64::from(stack)))
     }
 }
 

@@ -216,7 +216,7 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::{self, MAX_EVENT};
+    use crate::encode::{self, Extended, MAX_EVENT};
     use proptest::prelude::*;
 
     fn event() -> impl Strategy<Value = (u64, u32, EventKind)> {
@@ -235,7 +235,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(events in proptest::collection::vec(event(), 0..200), base in 0u64..1 << 60) {
-            let mut bytes = vec![0u8; events.len() * (MAX_EVENT + 60)];
+            let mut bytes = vec![0u8; events.len() * (MAX_EVENT + 90)];
             let mut last = Deltas::at(base);
             let mut at = 0;
             let mut ticks = base;
@@ -243,7 +243,6 @@ mod tests {
             for (wait, stack, kind) in &events {
                 ticks += wait;
                 let out = bytes[at..].as_mut_ptr();
-                let mut buffer = [0u8; 64];
                 // SAFETY: the buffer holds the largest record for each event.
                 let end = unsafe {
                     match *kind {
@@ -254,12 +253,12 @@ mod tests {
                             encode::host_free(out, &mut last, ticks, address, *stack)
                         }
                         EventKind::HostMap { address, size } => {
-                            let (t, p) = encode::payload::host_map(&mut buffer, address, size, *stack);
-                            encode::extended(out, &mut last, ticks, t, p.bytes())
+                            let record = Extended::HostMap { address, size, stack: *stack };
+                            encode::extended(out, &mut last, ticks, &record)
                         }
                         EventKind::HostUnmap { address, size } => {
-                            let (t, p) = encode::payload::host_unmap(&mut buffer, address, size, *stack);
-                            encode::extended(out, &mut last, ticks, t, p.bytes())
+                            let record = Extended::HostUnmap { address, size, stack: *stack };
+                            encode::extended(out, &mut last, ticks, &record)
                         }
                     }
                 };
@@ -291,41 +290,49 @@ mod tests {
         #[test]
         fn definitions_come_back(
             id in 1u32.., path in proptest::collection::vec(any::<u8>(), 0..5000),
-            table in proptest::collection::vec(any::<u8>(), 0..3000), numbers in any::<(u64, u64, u64)>(),
+            table in proptest::collection::vec(any::<u8>(), 0..60_000), numbers in any::<(u64, u64, u64)>(),
         ) {
-            let mut buffer = vec![0u8; 60_000];
-            let (t, p) = encode::payload::module(&mut buffer, id, numbers.0, numbers.1, numbers.2, b"abc", &path);
-            let cut = &path[..path.len().min(4096)];
-            prop_assert_eq!(
-                extended_record(t, p.bytes()),
-                Ok(Record::Definition(Definition::Module {
-                    id, start: numbers.0, end: numbers.1, bias: numbers.2, build_id: b"abc", path: cut
-                }))
-            );
-            let (t, p) = encode::payload::code(&mut buffer, id, 0x30b, 7, &path, b"f", &table);
-            prop_assert_eq!(
-                extended_record(t, p.bytes()),
-                Ok(Record::Definition(Definition::Code {
-                    id, python_version: 0x30b, first_line: 7, file: cut, function: b"f", line_table: &table
-                }))
-            );
-            for (kind, first, second, frame) in [
-                (frame::C, 3, numbers.0, FrameRecord::C { module: 3, offset: numbers.0 }),
-                (frame::UNKNOWN, 0, numbers.0, FrameRecord::Unknown { address: numbers.0 }),
+            let name = &path[..path.len().min(4096)];
+            let (start, end, bias) = numbers;
+            let record = Extended::Module { id, start, end, bias, build_id: b"abc", path: &path };
+            let read = Definition::Module { id, start, end, bias, build_id: b"abc", path: name };
+            round_trip(&record, read)?;
+            let (python_version, first_line, function) = (0x30b, 7, b"f".as_slice());
+            let record =
+                Extended::Code { id, python_version, first_line, file: &path, function, line_table: &table };
+            let line_table = &table[..table.len().min(48 * 1024)];
+            let read = Definition::Code { id, python_version, first_line, file: name, function, line_table };
+            round_trip(&record, read)?;
+            for (frame_kind, first, second, frame) in [
+                (frame::C, 3, start, FrameRecord::C { module: 3, offset: start }),
+                (frame::UNKNOWN, 0, start, FrameRecord::Unknown { address: start }),
                 (frame::PYTHON, 9, 12, FrameRecord::Python { code: 9, instruction: 12 }),
                 (frame::PAIR, 0, u64::from(id - 1), FrameRecord::Pair { python: id - 1 }),
             ] {
-                let (t, p) = encode::payload::node(&mut buffer, id, id - 1, kind, first, second);
-                let expected = Record::Definition(Definition::Node { id, parent: id - 1, frame });
-                prop_assert_eq!(extended_record(t, p.bytes()), Ok(expected));
+                let record = Extended::Node { id, parent: id - 1, frame_kind, first, second };
+                round_trip(&record, Definition::Node { id, parent: id - 1, frame })?;
             }
         }
     }
 
+    fn round_trip(record: &Extended<'_>, expected: Definition<'_>) -> Result<(), TestCaseError> {
+        let mut bytes = vec![0u8; record.room()];
+        // SAFETY: the buffer has the room the record asks for.
+        let end = unsafe { encode::extended(bytes.as_mut_ptr(), &mut Deltas::at(3), u64::MAX / 2, record) };
+        let length = end as usize - bytes.as_ptr() as usize;
+        prop_assert!(length <= bytes.len());
+        let (_, read, read_length) = read(&bytes[..length], &mut Deltas::at(3)).unwrap();
+        prop_assert_eq!(read, Record::Definition(expected));
+        prop_assert_eq!(read_length, length);
+        Ok(())
+    }
+
     #[test]
     fn a_node_below_a_younger_one_is_nonsense() {
-        let mut buffer = [0u8; 64];
-        let (t, p) = encode::payload::node(&mut buffer, 5, 5, frame::UNKNOWN, 0, 1);
-        assert_eq!(extended_record(t, p.bytes()), Err(Nonsense));
+        let record = Extended::Node { id: 5, parent: 5, frame_kind: frame::UNKNOWN, first: 0, second: 1 };
+        let mut bytes = vec![0u8; record.room()];
+        // SAFETY: the buffer has the room the record asks for.
+        unsafe { encode::extended(bytes.as_mut_ptr(), &mut Deltas::at(0), 0, &record) };
+        assert_eq!(read(&bytes, &mut Deltas::at(0)), Err(Nonsense));
     }
 }
