@@ -146,12 +146,16 @@ impl Extended<'_> {
             Extended::Thread(thread) => out.varint(u64::from(thread)),
             Extended::Module { id, start, end, bias, build_id, path } => {
                 out.varint(u64::from(id));
-                [start, end, bias].map(|word| out.word(word));
+                for word in [start, end, bias] {
+                    out.word(word);
+                }
                 out.text(build_id, BUILD_ID_LIMIT);
                 out.text(path, NAME_LIMIT);
             }
             Extended::Code { id, python_version, first_line, file, function, line_table } => {
-                [id, u32::from(python_version), first_line].map(|number| out.varint(u64::from(number)));
+                for number in [id, u32::from(python_version), first_line] {
+                    out.varint(u64::from(number));
+                }
                 out.text(file, NAME_LIMIT);
                 out.text(function, NAME_LIMIT);
                 out.text(line_table, LINE_TABLE_LIMIT);

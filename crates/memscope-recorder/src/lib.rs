@@ -1,1 +1,31 @@
-//! .
+//! From a hook to the spool: what happens in the target process, and nothing more.
+//!
+//! What it does: keeps one [`lane`] per running thread (a mapped window, the encoder's state, the stack memory),
+//! one [`process`] record per process image and forked child, and turns each hook's call into a record in the window
+//! before the call returns.
+//!
+//! The hooks' duties: take the [`slot`]'s guard, call the real function, hand over what happened, release the guard.
+//!
+//! How it is fast: the lane is found by one load from thread-local storage, time is one counter read, a record is a
+//! handful of stores; a full window costs one `write`. Nothing is locked, allocated or formatted, and `errno` is never
+//! touched because all system calls are raw.
+//!
+//! How it survives fork: all mutable state sits in memory the kernel hands to a child as zeroes. A child's first event
+//! finds an empty lane, takes the slow path and starts a recording of its own; the parent's window is out of reach.
+//!
+//! What it is not: it knows no hooked function and no device.
+#![cfg_attr(not(test), no_std)]
+
+mod clock;
+mod config;
+mod files;
+mod lane;
+mod names;
+mod process;
+pub mod slot;
+mod stacks;
+mod writer;
+
+pub use lane::{Entry, host_alloc, host_free, host_map, host_moved, host_unmap, ticks_now};
+pub use process::{initialise, process_ends};
+pub use stacks::library_unloaded;

@@ -41,10 +41,7 @@ pub fn mkdir(path: &CStr) -> Result<(), Errno> {
 pub fn readlink<'b>(path: &CStr, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {
     // SAFETY: path and buffer are valid for the duration of the call.
     let raw = unsafe {
-        syscall6(
-            nr::READLINKAT,
-            [AT_FDCWD, path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0],
-        )
+        syscall6(nr::READLINKAT, [AT_FDCWD, path.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0])
     };
     let length = result(raw)?;
     Ok(buffer.get(..length).unwrap_or_default())
@@ -101,12 +98,18 @@ pub fn file_id(fd: Fd) -> Result<FileId, Errno> {
     Ok(FileId { device: stat[0], inode: stat[1] })
 }
 
-/// The soft limit on open files.
-pub fn open_file_limit() -> Result<u64, Errno> {
-    const RLIMIT_NOFILE: usize = 7;
+/// A resource limit of `getrlimit`.
+#[derive(Clone, Copy)]
+pub enum Limit {
+    FileSize = 1,
+    OpenFiles = 7,
+}
+
+/// The soft value of a resource limit; `u64::MAX` is "no limit".
+pub fn limit(which: Limit) -> Result<u64, Errno> {
     let mut limit = [0u64; 2];
     // SAFETY: pid 0 is the caller; the old limit is written into two words.
-    result(unsafe { syscall6(nr::PRLIMIT64, [0, RLIMIT_NOFILE, 0, limit.as_mut_ptr() as usize, 0, 0]) })?;
+    result(unsafe { syscall6(nr::PRLIMIT64, [0, which as usize, 0, limit.as_mut_ptr() as usize, 0, 0]) })?;
     Ok(limit[0])
 }
 
@@ -127,8 +130,7 @@ pub fn map_anonymous(length: usize) -> Result<NonNull<u8>, Errno> {
 /// Maps `length` bytes of the file at `offset`, shared, readable and writable.
 pub fn map_file(fd: Fd, offset: u64, length: usize) -> Result<NonNull<u8>, Errno> {
     // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-    let raw =
-        unsafe { syscall6(nr::MMAP, [0, length, PROT_READ_WRITE, MAP_SHARED, fd.0 as usize, offset as usize]) };
+    let raw = unsafe { syscall6(nr::MMAP, [0, length, PROT_READ_WRITE, MAP_SHARED, fd.0 as usize, offset as usize]) };
     NonNull::new(result(raw)? as *mut u8).ok_or(Errno::EINVAL)
 }
 
@@ -167,6 +169,12 @@ pub fn gettid() -> u32 {
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
     // SAFETY: no memory is involved and signal 0 has no effect on the thread.
     result(unsafe { syscall6(nr::TGKILL, [pid as usize, tid as usize, 0, 0, 0, 0]) }) != Err(Errno::ESRCH)
+}
+
+/// Lets another thread run.
+pub fn yield_now() {
+    // SAFETY: no memory is involved.
+    unsafe { syscall6(nr::SCHED_YIELD, [0; 6]) };
 }
 
 /// Which clock to read.

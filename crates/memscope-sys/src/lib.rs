@@ -33,9 +33,5 @@ impl Errno {
 
 /// Splits the kernel's in-band answer into value or error.
 pub(crate) fn result(raw: isize) -> Result<usize, Errno> {
-    if (-4095..0).contains(&raw) {
-        Err(Errno(-raw as i32))
-    } else {
-        Ok(raw as usize)
-    }
+    if (-4095..0).contains(&raw) { Err(Errno(-raw as i32)) } else { Ok(raw as usize) }
 }

@@ -35,6 +35,7 @@ pub mod nr {
     pub const READLINKAT: usize = 78;
     pub const FSTAT: usize = 80;
     pub const CLOCK_GETTIME: usize = 113;
+    pub const SCHED_YIELD: usize = 124;
     pub const TGKILL: usize = 131;
     pub const RT_SIGPROCMASK: usize = 135;
     pub const GETPID: usize = 172;

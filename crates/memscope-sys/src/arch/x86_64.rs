@@ -33,6 +33,7 @@ pub mod nr {
     pub const RT_SIGPROCMASK: usize = 14;
     pub const PREAD64: usize = 17;
     pub const PWRITE64: usize = 18;
+    pub const SCHED_YIELD: usize = 24;
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;

@@ -1,0 +1,114 @@
+//! Anonymous mappings. File mappings are not memory the program asked for, except where they replace some.
+use crate::originals::{Function, Original, find};
+use crate::recording::Call;
+use core::ffi::{c_int, c_void};
+use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, off_t};
+
+type Pointer = *mut c_void;
+type Mmap = unsafe extern "C" fn(Pointer, usize, c_int, c_int, c_int, off_t) -> Pointer;
+
+#[expect(clippy::too_many_arguments, reason = "mmap has six, the stub adds two")]
+pub(crate) unsafe extern "C" fn mmap(
+    address: Pointer,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+    stack: usize,
+    frame: usize,
+) -> Pointer {
+    // SAFETY: passed on.
+    unsafe { map(Function::Mmap, (address, length, protection, flags, file, offset), stack, frame) }
+}
+
+#[expect(clippy::too_many_arguments, reason = "mmap has six, the stub adds two")]
+pub(crate) unsafe extern "C" fn mmap64(
+    address: Pointer,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+    stack: usize,
+    frame: usize,
+) -> Pointer {
+    // SAFETY: passed on.
+    unsafe { map(Function::Mmap64, (address, length, protection, flags, file, offset), stack, frame) }
+}
+
+type Arguments = (Pointer, usize, c_int, c_int, c_int, off_t);
+
+/// # Safety
+/// As for `mmap`.
+unsafe fn map(function: Function, arguments: Arguments, stack: usize, frame: usize) -> Pointer {
+    let (address, length, protection, flags, file, offset) = arguments;
+    let Original::At(original) = find(function) else { return MAP_FAILED };
+    // SAFETY: the address is that of the C function, which has this type.
+    let original: Mmap = unsafe { core::mem::transmute(original) };
+    let call = Call::enter(stack, frame);
+    // SAFETY: the program's own arguments are passed on.
+    let mapped = unsafe { original(address, length, protection, flags, file, offset) };
+    if let Some(call) = call
+        && mapped != MAP_FAILED
+    {
+        if flags & MAP_ANONYMOUS != 0 {
+            call.mapped(mapped as usize, whole_pages(length));
+        } else if flags & MAP_FIXED != 0 {
+            call.unmapped(mapped as usize, whole_pages(length));
+        }
+    }
+    mapped
+}
+
+pub(crate) unsafe extern "C" fn munmap(address: Pointer, length: usize, stack: usize, frame: usize) -> c_int {
+    const FAILED: c_int = -1;
+    let Original::At(original) = find(Function::Munmap) else { return FAILED };
+    // SAFETY: the address is that of the C function of this name, which has this type.
+    let original: unsafe extern "C" fn(Pointer, usize) -> c_int = unsafe { core::mem::transmute(original) };
+    let call = Call::enter(stack, frame);
+    // The two reasons for which the kernel refuses: then nothing is unmapped.
+    let valid = length != 0 && (address as usize).is_multiple_of(PAGE);
+    if let Some(call) = &call
+        && valid
+    {
+        call.unmapped(address as usize, whole_pages(length));
+    }
+    // SAFETY: the program's own arguments are passed on.
+    unsafe { original(address, length) }
+}
+
+/// `mremap` is variadic: the fifth argument counts only with `MREMAP_FIXED`. The sixth is whatever the register held.
+#[expect(clippy::too_many_arguments, reason = "six registers, the stub adds two")]
+pub(crate) unsafe extern "C" fn mremap(
+    old: Pointer,
+    old_length: usize,
+    new_length: usize,
+    flags: c_int,
+    new_address: Pointer,
+    _unused: usize,
+    stack: usize,
+    frame: usize,
+) -> Pointer {
+    let Original::At(original) = find(Function::Mremap) else { return MAP_FAILED };
+    // SAFETY: the address is that of the C function of this name, which reads at most these arguments.
+    let original: unsafe extern "C" fn(Pointer, usize, usize, c_int, Pointer) -> Pointer =
+        unsafe { core::mem::transmute(original) };
+    let call = Call::enter(stack, frame);
+    // SAFETY: the program's own arguments are passed on.
+    let new = unsafe { original(old, old_length, new_length, flags, new_address) };
+    if let Some(call) = call
+        && new != MAP_FAILED
+    {
+        call.unmapped(old as usize, whole_pages(old_length));
+        call.mapped(new as usize, whole_pages(new_length));
+    }
+    new
+}
+
+/// Both architectures have pages of at least this size; a length is rounded to what a reader can add up.
+const PAGE: usize = 4096;
+
+fn whole_pages(length: usize) -> usize {
+    length.checked_next_multiple_of(PAGE).unwrap_or(length)
+}

@@ -1,0 +1,94 @@
+//! The recorder, seen through its table.
+use crate::api_table::{API_VERSION, Api};
+use crate::entry::{recorder_symbol, thread_pointer};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+static API: AtomicPtr<Api> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Looks the table up; called once, with the originals.
+pub(crate) fn connect() {
+    let address = recorder_symbol();
+    if address == 0 {
+        return;
+    }
+    // SAFETY: the symbol is the recording library's function of this type.
+    let provide: extern "C" fn() -> *const Api = unsafe { core::mem::transmute(address) };
+    let api = provide();
+    // SAFETY: the table is static in the recording library.
+    let (size, version) = unsafe { ((*api).size, (*api).version) };
+    if size as usize >= size_of::<Api>() && version == API_VERSION {
+        API.store(api.cast_mut(), Relaxed);
+    }
+}
+
+/// One wrapped call that is to be recorded; while it lives the thread's guard is taken.
+pub(crate) struct Call {
+    api: &'static Api,
+    guard: *mut usize,
+    stack: usize,
+    frame: usize,
+}
+
+/// A guard further than this from the stack pointer is not the frame of the same stack any more.
+const SAME_STACK: usize = 64 << 20;
+
+impl Call {
+    /// `None` if there is no recorder, or this call is part of another one.
+    #[inline(always)]
+    pub(crate) fn enter(stack: usize, frame: usize) -> Option<Call> {
+        // SAFETY: the table is static in the recording library, which is never unloaded.
+        let api = unsafe { API.load(Relaxed).as_ref() }?;
+        let guard = thread_pointer().wrapping_add_signed(api.guard_offset) as *mut usize;
+        // SAFETY: the offset leads to this thread's guard word. A guard at or below our own frame was abandoned by a
+        // longjmp and does not count; a nested call lies below it.
+        unsafe {
+            if *guard != 0 && stack.wrapping_sub(*guard) > SAME_STACK {
+                (api.nested)();
+                return None;
+            }
+            *guard = stack;
+        }
+        Some(Call { api, guard, stack, frame })
+    }
+
+    #[inline(always)]
+    pub(crate) fn now(&self) -> u64 {
+        (self.api.now)()
+    }
+
+    #[inline(always)]
+    pub(crate) fn allocated(&self, address: usize, size: usize) {
+        // SAFETY: the guard is ours and stack and frame are those of this call's entry.
+        unsafe { (self.api.host_alloc)(address, size, self.stack, self.frame) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn freeing(&self, address: usize) {
+        // SAFETY: as above.
+        unsafe { (self.api.host_free)(address, self.stack, self.frame) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn moved(&self, old: usize, new: usize, size: usize, began: u64) {
+        // SAFETY: as above.
+        unsafe { (self.api.host_moved)(old, new, size, began, self.stack, self.frame) }
+    }
+
+    pub(crate) fn mapped(&self, address: usize, size: usize) {
+        // SAFETY: as above.
+        unsafe { (self.api.host_map)(address, size, self.stack, self.frame) }
+    }
+
+    pub(crate) fn unmapped(&self, address: usize, size: usize) {
+        // SAFETY: as above.
+        unsafe { (self.api.host_unmap)(address, size, self.stack, self.frame) }
+    }
+}
+
+impl Drop for Call {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the guard word is this thread's and we took it.
+        unsafe { *self.guard = 0 };
+    }
+}

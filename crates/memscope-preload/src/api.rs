@@ -1,0 +1,68 @@
+//! The C table, filled.
+use crate::api_table::{API_VERSION, Api};
+use memscope_recorder::{Entry, slot};
+
+static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
+    size: size_of::<Api>() as u32,
+    version: API_VERSION,
+    guard_offset: 0,
+    nested,
+    now,
+    host_alloc,
+    host_free,
+    host_moved,
+    host_map,
+    host_unmap,
+}));
+
+struct ApiCell(core::cell::UnsafeCell<Api>);
+
+// SAFETY: the only change is the same word stored again by each call of `msmemscope_api`.
+unsafe impl Sync for ApiCell {}
+
+/// Found by `dlsym` or a weak reference; never null.
+#[unsafe(no_mangle)]
+extern "C" fn msmemscope_api() -> *const Api {
+    let api = API.0.get();
+    // SAFETY: the offset is the same for every thread and call; see `ApiCell`.
+    unsafe { (*api).guard_offset = slot::offset() };
+    api
+}
+
+extern "C" fn nested() {
+    // SAFETY: the slot is the calling thread's.
+    unsafe { slot::note_interruption(slot::current()) };
+}
+
+extern "C" fn now() -> u64 {
+    memscope_recorder::ticks_now()
+}
+
+fn entry(stack_pointer: usize, frame_pointer: usize) -> Entry {
+    Entry { stack_pointer, frame_pointer }
+}
+
+unsafe extern "C" fn host_alloc(address: usize, size: usize, stack: usize, frame: usize) {
+    // SAFETY: the caller holds the guard and passes its own entry.
+    unsafe { memscope_recorder::host_alloc(address, size, entry(stack, frame)) }
+}
+
+unsafe extern "C" fn host_free(address: usize, stack: usize, frame: usize) {
+    // SAFETY: the caller holds the guard and passes its own entry.
+    unsafe { memscope_recorder::host_free(address, entry(stack, frame)) }
+}
+
+unsafe extern "C" fn host_moved(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize) {
+    // SAFETY: the caller holds the guard and passes its own entry.
+    unsafe { memscope_recorder::host_moved(old, new, size, began, entry(stack, frame)) }
+}
+
+unsafe extern "C" fn host_map(address: usize, size: usize, stack: usize, frame: usize) {
+    // SAFETY: the caller holds the guard and passes its own entry.
+    unsafe { memscope_recorder::host_map(address, size, entry(stack, frame)) }
+}
+
+unsafe extern "C" fn host_unmap(address: usize, size: usize, stack: usize, frame: usize) {
+    // SAFETY: the caller holds the guard and passes its own entry.
+    unsafe { memscope_recorder::host_unmap(address, size, entry(stack, frame)) }
+}

@@ -1,0 +1,28 @@
+//! The C table through which other code in the process talks to the recorder: `const Api *msmemscope_api(void)`.
+//!
+//! Compiled into both sides (the host wrappers include this file), so that they agree without linking each other.
+//! Append only; a consumer checks `size` before it uses a member.
+
+/// What the recording library offers.
+#[repr(C)]
+pub(crate) struct Api {
+    /// Bytes of this table in the library that provides it.
+    pub(crate) size: u32,
+    /// Raised when a member changes its meaning.
+    pub(crate) version: u32,
+    /// Where the thread's guard word is, relative to the thread pointer.
+    pub(crate) guard_offset: isize,
+    /// A call that found the guard taken.
+    pub(crate) nested: extern "C" fn(),
+    /// Ticks of the thread's lane, for `host_moved`.
+    pub(crate) now: extern "C" fn() -> u64,
+    pub(crate) host_alloc: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
+    pub(crate) host_free: unsafe extern "C" fn(address: usize, stack: usize, frame: usize),
+    /// `new` 0: the block was freed and nothing took its place.
+    pub(crate) host_moved:
+        unsafe extern "C" fn(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize),
+    pub(crate) host_map: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
+    pub(crate) host_unmap: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
+}
+
+pub(crate) const API_VERSION: u32 = 1;

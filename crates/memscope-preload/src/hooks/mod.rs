@@ -1,0 +1,2 @@
+//! The hooked functions, by the library they belong to.
+mod dl;

@@ -1,0 +1,20 @@
+//! The library's first and last moment in the process.
+use core::ffi::{c_char, c_int};
+
+// The loader passes argc, argv and envp; we need none of them.
+extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_char) {
+    let mark = 0usize;
+    memscope_recorder::initialise(&raw const mark as usize);
+}
+
+extern "C" fn destructor() {
+    memscope_recorder::process_ends();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destructor;

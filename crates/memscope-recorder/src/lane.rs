@@ -1,0 +1,257 @@
+//! Lanes: the streams of a spool, each written by one thread at a time.
+//!
+//! A lane outlives its thread. A thread's end is not observed (its last frees come after every destructor we could
+//! register); instead a new thread looks for a lane whose thread is gone and takes it over, with its window, its
+//! stack memory and its numbers. So a program that starts a million threads has as many lanes as it had threads at once.
+use crate::clock;
+use crate::process::{self, MAX_LANES, Process};
+use crate::slot::{self, Slot};
+use crate::stacks::Stacks;
+use crate::writer::Writer;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use memscope_format::encode::Extended;
+use memscope_sys as sys;
+
+/// Where a hooked function was entered.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// The stack pointer on entry: on x86-64 the return address is at it.
+    pub stack_pointer: usize,
+    /// The frame pointer register on entry, still the caller's.
+    pub frame_pointer: usize,
+}
+
+/// In memory of its own that a forked child finds zeroed: owner 0 is "no lane".
+pub(crate) struct Lane {
+    writer: Writer,
+    next_calibration: u64,
+    calibration_pause: u64,
+    stacks: Stacks,
+    owner: AtomicU32,
+}
+
+/// An allocation returned `address`.
+///
+/// # Safety
+/// Called on the thread, and below the frame, that `entry` describes, with the guard held.
+#[inline(always)]
+pub unsafe fn host_alloc(address: usize, size: usize, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, |lane, ticks, stack| lane.writer.host_alloc(ticks, address as u64, size as u64, stack));
+    }
+}
+
+/// `address` is about to be freed.
+///
+/// # Safety
+/// As for [`host_alloc`].
+#[inline(always)]
+pub unsafe fn host_free(address: usize, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe { record(entry, |lane, ticks, stack| lane.writer.host_free(ticks, address as u64, stack)) };
+}
+
+/// `realloc` moved or resized `old`, which was given up at some moment after `began` ([`ticks_now`]). `new` is 0 where it
+/// only freed.
+///
+/// Both halves are written after the call, because only then it is known that it succeeded; the free carries the time
+/// before it, because from then on another thread may have been given the address.
+///
+/// # Safety
+/// As for [`host_alloc`].
+#[inline(always)]
+pub unsafe fn host_moved(old: usize, new: usize, size: usize, began: u64, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, |lane, ticks, stack| {
+            lane.writer.host_free(began, old as u64, stack);
+            if new == 0 {
+                return;
+            }
+            if lane.writer.make_ready() {
+                lane.writer.host_alloc(ticks, new as u64, size as u64, stack);
+            } else {
+                lane.writer.lose(1);
+            }
+        });
+    }
+}
+
+/// The time on this thread's lane, 0 if it has none yet: a free stamped 0 takes the time of the lane's last record.
+pub fn ticks_now() -> u64 {
+    // SAFETY: the slot is the thread's own; a lane stays mapped.
+    unsafe {
+        let lane = (*slot::current()).lane;
+        if lane.is_null() { 0 } else { clock::ticks((*lane).writer.clock) }
+    }
+}
+
+/// Fresh anonymous memory was mapped.
+///
+/// # Safety
+/// As for [`host_alloc`].
+pub unsafe fn host_map(address: usize, size: usize, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, |lane, ticks, stack| {
+            let record = Extended::HostMap { address: address as u64, size: size as u64, stack: stack.0 };
+            lane.writer.extended_event(ticks, &record);
+        });
+    }
+}
+
+/// A range is about to be unmapped, or was mapped over.
+///
+/// # Safety
+/// As for [`host_alloc`].
+pub unsafe fn host_unmap(address: usize, size: usize, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, |lane, ticks, stack| {
+            let record = Extended::HostUnmap { address: address as u64, size: size as u64, stack: stack.0 };
+            lane.writer.extended_event(ticks, &record);
+        });
+    }
+}
+
+/// The frame of every event: find the lane, take the time and the stack, let `write` encode.
+///
+/// # Safety
+/// As for [`host_alloc`].
+#[inline(always)]
+unsafe fn record(entry: Entry, write: impl FnOnce(&mut Lane, u64, memscope_stack::NodeId)) {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own. The lane it names is owned by this thread and mapped for ever; the guard
+    // keeps a signal handler from entering here a second time, so the reference is the only one.
+    unsafe {
+        ptr::addr_of_mut!((*slot).recording).write_volatile(true);
+        let mut lane = (*slot).lane;
+        if lane.is_null() || !(*lane).writer.is_ready() {
+            lane = prepare(slot);
+        }
+        if let Some(lane) = lane.as_mut() {
+            let ticks = clock::ticks(lane.writer.clock);
+            if ticks >= lane.next_calibration {
+                lane.calibrate();
+            }
+            let mut stack = memscope_stack::NodeId::NONE;
+            if lane.stacks.wanted() {
+                stack = lane.stacks.capture(entry, &mut lane.writer);
+                // New definitions may have filled the window.
+                if !lane.writer.make_ready() {
+                    lane.writer.lose(1);
+                    ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+                    return;
+                }
+            }
+            write(lane, ticks, stack);
+        }
+        ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+    }
+}
+
+/// The slow path of an event: first event of a thread or a forked child, full window, or nothing to record into.
+/// Null if the event is lost, which has then been counted.
+///
+/// # Safety
+/// `slot` is the calling thread's.
+#[cold]
+#[inline(never)]
+unsafe fn prepare(slot: *mut Slot) -> *mut Lane {
+    // SAFETY: the slot is ours and a lane, once made, stays mapped.
+    unsafe {
+        let interrupted = u64::from(core::mem::take(&mut (*slot).interrupted));
+        if let Some(lane) = (*slot).lane.as_mut()
+            && lane.owner.load(Relaxed) != 0
+        {
+            if interrupted != 0 {
+                lane.writer.lose(interrupted);
+            }
+            if lane.writer.make_ready() {
+                return lane;
+            }
+            lane.writer.lose(1);
+            return ptr::null_mut();
+        }
+        (*slot).lane = ptr::null_mut();
+        let Some(process) = process::ensure() else { return ptr::null_mut() };
+        let thread = sys::gettid();
+        match take_over(process, thread).or_else(|| Lane::create(process, thread)) {
+            Some(lane) => {
+                (*slot).lane = lane.as_ptr();
+                if (*lane.as_ptr()).writer.make_ready() {
+                    return lane.as_ptr();
+                }
+                (*lane.as_ptr()).writer.lose(1);
+            }
+            None => process.lose_without_window(),
+        }
+        ptr::null_mut()
+    }
+}
+
+/// Looks at a few lanes, in turn, for one whose thread has ended.
+fn take_over(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
+    const LOOKS: u32 = 8;
+    let count = process.lane_count.load(Acquire).min(MAX_LANES as u32);
+    for _ in 0..LOOKS.min(count) {
+        let number = process.hand.fetch_add(1, Relaxed) % count;
+        let Some(lane) = NonNull::new(process.lanes.get(number as usize)?.load(Acquire)) else { continue };
+        // SAFETY: a published lane stays mapped; only its atomic owner is touched before it is ours.
+        let owner = unsafe { &(*lane.as_ptr()).owner };
+        let previous = owner.load(Acquire);
+        // Our own number on a lane that is not ours: the kernel gave us a dead thread's id.
+        let gone = previous == thread || (previous != 0 && !sys::thread_exists(process.pid, previous));
+        if gone && owner.compare_exchange(previous, thread, AcqRel, Relaxed).is_ok() {
+            // SAFETY: the previous thread has ended and the exchange made the lane ours.
+            let lane_ref = unsafe { &mut *lane.as_ptr() };
+            lane_ref.writer.change_thread(thread);
+            lane_ref.stacks.forget_thread();
+            return Some(lane);
+        }
+    }
+    None
+}
+
+impl Lane {
+    fn create(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
+        let number = process.lane_count.fetch_add(1, AcqRel);
+        let place = process.lanes.get(number as usize)?;
+        let window = process.map_window(number).ok()?;
+        let size = size_of::<Lane>().next_multiple_of(4096);
+        let memory = sys::map_anonymous(size).ok()?;
+        sys::wipe_on_fork(memory, size).ok()?;
+        let lane = memory.cast::<Lane>();
+        // SAFETY: fresh zeroed memory of the lane's size that only we know. Zeroes are a valid `Stacks` (see there), so
+        // it is not written: that would touch all of its pages.
+        unsafe {
+            let lane = lane.as_ptr();
+            ptr::addr_of_mut!((*lane).writer).write(Writer::open(process, window, number, thread));
+            (*lane).stacks.c_depth = process::config().c_depth;
+            (*lane).stacks.python_depth = process::config().python_depth;
+            (*lane).calibration_pause = FIRST_CALIBRATION_PAUSE;
+            (*lane).next_calibration = (*lane).writer.last.ticks + FIRST_CALIBRATION_PAUSE;
+            (*lane).owner.store(thread, Release);
+        }
+        place.store(lane.as_ptr(), Release);
+        Some(lane)
+    }
+
+    /// Pairs ticks and time again, at doubling distances: a short run gets its rate early, a long one stays on time.
+    #[cold]
+    fn calibrate(&mut self) {
+        // SAFETY: a lane exists only in a recording process.
+        if let Some(process) = process::ensure() {
+            let now = process.calibrate();
+            self.calibration_pause = (self.calibration_pause * 2).min(LONGEST_CALIBRATION_PAUSE);
+            self.next_calibration = now.ticks + self.calibration_pause;
+        }
+    }
+}
+
+/// In ticks: about a millisecond and about a second of a 2.5 GHz counter.
+const FIRST_CALIBRATION_PAUSE: u64 = 2_500_000 >> clock::SHIFT;
+const LONGEST_CALIBRATION_PAUSE: u64 = 2_500_000_000 >> clock::SHIFT;

@@ -1,0 +1,104 @@
+//! A lane's call stacks: C and Python, bound into one number.
+use crate::lane::Entry;
+use crate::process::{PYTHON_READ, PYTHON_UNKNOWN};
+use crate::writer::Writer;
+use memscope_stack::c::{self, CStack};
+use memscope_stack::python::{self, PythonStack, Support};
+use memscope_stack::tree::{FrameKey, Interned, Tree};
+use memscope_stack::{DefinitionSink, Frame, NodeId};
+
+/// Zeroed memory is a lane that wants no stacks.
+pub(crate) struct Stacks {
+    pub(crate) c_depth: usize,
+    pub(crate) python_depth: usize,
+    epoch: u32,
+    /// The last pair and its number: in a loop it is the next one too.
+    pair: (NodeId, NodeId, NodeId),
+    tree: Tree,
+    c: CStack,
+    python: PythonStack,
+}
+
+/// Once per image, before the first stack.
+pub(crate) fn initialise(python_wanted: bool) {
+    c::initialise();
+    if python_wanted {
+        python::initialise();
+    }
+}
+
+/// The interpreter's version and a note for the spool's header.
+pub(crate) fn python_support() -> (u32, u32) {
+    match python::support() {
+        Support::NoPython => (0, 0),
+        Support::Supported(version) => (u32::from(version), PYTHON_READ),
+        Support::Unknown(version) => (u32::from(version), PYTHON_UNKNOWN),
+    }
+}
+
+/// A library was unloaded: the same addresses may soon hold other functions.
+pub fn library_unloaded() {
+    c::library_unloaded();
+}
+
+impl Stacks {
+    #[inline(always)]
+    pub(crate) fn wanted(&self) -> bool {
+        self.c_depth | self.python_depth != 0
+    }
+
+    /// The number of the calling thread's stack; defines what is new in it.
+    ///
+    /// # Safety
+    /// `entry` describes a live hook frame of the calling thread, which owns this lane.
+    pub(crate) unsafe fn capture(&mut self, entry: Entry, writer: &mut Writer) -> NodeId {
+        let epoch = c::unload_epoch();
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.tree.forget();
+            self.c.forget();
+            self.python.forget();
+            self.pair = Default::default();
+        }
+        let mut c = NodeId::NONE;
+        let mut python = NodeId::NONE;
+        if self.c_depth != 0 {
+            // SAFETY: the caller vouches for the entry.
+            c = unsafe {
+                self.c.capture(entry.stack_pointer, entry.frame_pointer, self.c_depth, &mut self.tree, writer)
+            };
+        }
+        if self.python_depth != 0 {
+            // SAFETY: the calling thread owns the lane.
+            python = unsafe { self.python.capture(self.python_depth, &mut self.tree, writer) };
+        }
+        match (c, python) {
+            (c, NodeId::NONE) => c,
+            (NodeId::NONE, python) => python,
+            (c, python) => self.pair(c, python, writer),
+        }
+    }
+
+    /// Another thread has the lane: its stack lies elsewhere, but the tree still holds.
+    pub(crate) fn forget_thread(&mut self) {
+        self.c.forget();
+        self.python.forget();
+    }
+
+    #[inline]
+    fn pair(&mut self, c: NodeId, python: NodeId, writer: &mut Writer) -> NodeId {
+        if (self.pair.0, self.pair.1) == (c, python) {
+            return self.pair.2;
+        }
+        let id = match self.tree.intern(c, FrameKey::pair(python)) {
+            Interned::Known(id) => id,
+            Interned::New(id) => {
+                writer.node(id, c, Frame::Pair { python });
+                id
+            }
+            Interned::Full => return c,
+        };
+        self.pair = (c, python, id);
+        id
+    }
+}

@@ -1,0 +1,36 @@
+//! `tpidr_el0` points at the thread block.
+use core::arch::{asm, global_asm};
+
+global_asm!(
+    ".pushsection .tbss.msmemscope_slot, \"awT\", @nobits",
+    ".balign 32",
+    ".local msmemscope_slot",
+    ".type msmemscope_slot, @object",
+    ".size msmemscope_slot, 32",
+    "msmemscope_slot:",
+    ".zero 32",
+    ".popsection",
+);
+
+#[inline(always)]
+pub(super) fn offset() -> isize {
+    let offset: isize;
+    // SAFETY: reads one word of the global offset table, filled by the loader.
+    unsafe {
+        asm!(
+            "adrp {0}, :gottprel:msmemscope_slot",
+            "ldr {0}, [{0}, #:gottprel_lo12:msmemscope_slot]",
+            out(reg) offset,
+            options(pure, readonly, nostack)
+        );
+    }
+    offset
+}
+
+#[inline(always)]
+pub(super) fn slot() -> *mut u8 {
+    let thread: *mut u8;
+    // SAFETY: reads a register.
+    unsafe { asm!("mrs {0}, tpidr_el0", out(reg) thread, options(pure, nomem, nostack)) };
+    thread.wrapping_offset(offset())
+}

@@ -1,0 +1,196 @@
+//! A lane's window and the encoder's position in it.
+use crate::clock::Calibration;
+use crate::process::Process;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT};
+use memscope_format::layout::{self, ClockKind, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WINDOW_SIZE, WindowHeader};
+use memscope_format::record::frame;
+use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
+
+pub(crate) struct Writer {
+    /// Where the next record goes, and the last place where one may begin. In zeroed memory, and once recording has
+    /// stopped, `limit` is 0 and no record ever begins.
+    cursor: usize,
+    limit: usize,
+    pub(crate) last: Deltas,
+    pub(crate) clock: ClockKind,
+    generation: u32,
+    window: *mut WindowHeader,
+    events: u64,
+    process: *const Process,
+}
+
+impl Writer {
+    /// Takes a freshly mapped window.
+    pub(crate) fn open(process: &'static Process, window: NonNull<u8>, lane: u32, thread: u32) -> Writer {
+        let mut writer = Writer {
+            cursor: 0,
+            limit: 0,
+            last: Deltas::at(0),
+            clock: process.clock,
+            generation: 0,
+            window: window.as_ptr().cast(),
+            events: 0,
+            process,
+        };
+        // SAFETY: the mapping is fresh and ours; its pages are zero.
+        unsafe {
+            (*writer.window).magic = WINDOW_MAGIC;
+            (*writer.window).lane = lane;
+        }
+        writer.begin_generation(thread);
+        writer
+    }
+
+    /// Whether an event can be encoded right away.
+    #[inline(always)]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.cursor.wrapping_sub(1) < self.limit
+    }
+
+    /// Makes room for an event; `false` if recording has stopped.
+    pub(crate) fn make_ready(&mut self) -> bool {
+        self.is_ready() || (self.limit != 0 && self.flush())
+    }
+
+    #[inline(always)]
+    pub(crate) fn host_alloc(&mut self, ticks: u64, address: u64, size: u64, stack: NodeId) {
+        // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
+        let end = unsafe { encode::host_alloc(self.cursor as *mut u8, &mut self.last, ticks, address, size, stack.0) };
+        self.events += 1;
+        self.commit(end);
+    }
+
+    #[inline(always)]
+    pub(crate) fn host_free(&mut self, ticks: u64, address: u64, stack: NodeId) {
+        // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
+        let end = unsafe { encode::host_free(self.cursor as *mut u8, &mut self.last, ticks, address, stack.0) };
+        self.events += 1;
+        self.commit(end);
+    }
+
+    /// Writes an event that is an extended record; counts it as lost if it finds no room.
+    pub(crate) fn extended_event(&mut self, ticks: u64, record: &Extended<'_>) {
+        if self.extended(ticks, record) {
+            self.events += 1;
+        } else {
+            self.lose(1);
+        }
+    }
+
+    pub(crate) fn thread(&mut self, thread: u32) {
+        self.extended(self.last.ticks, &Extended::Thread(thread));
+    }
+
+    /// Writes a record that is no event.
+    fn extended(&mut self, ticks: u64, record: &Extended<'_>) -> bool {
+        if self.limit == 0 || (self.end() - self.cursor < record.room() && !self.flush()) {
+            return false;
+        }
+        // SAFETY: the window has the room the record asks for; a fresh one always does.
+        let end = unsafe { encode::extended(self.cursor as *mut u8, &mut self.last, ticks, record) };
+        self.commit(end);
+        true
+    }
+
+    /// Counts events that could not be recorded.
+    #[cold]
+    pub(crate) fn lose(&self, events: u64) {
+        // SAFETY: the window stays mapped for the life of the process; only the lane's thread changes the count.
+        let lost: &AtomicU64 = unsafe { &(*self.window).lost };
+        lost.store(lost.load(Relaxed) + events, Release);
+    }
+
+    /// Publishes everything up to `end`: one release store, after which a kill loses none of it.
+    #[inline(always)]
+    fn commit(&mut self, end: *mut u8) {
+        self.cursor = end as usize;
+        let committed = (self.cursor - self.payload()) as u64;
+        // SAFETY: the window stays mapped for the life of the process.
+        unsafe { (*self.window).progress.store(u64::from(self.generation) << 32 | committed, Release) };
+    }
+
+    fn payload(&self) -> usize {
+        self.window as usize + WINDOW_HEADER_SIZE
+    }
+
+    fn end(&self) -> usize {
+        self.window as usize + WINDOW_SIZE
+    }
+
+    /// Appends the window to the spool and begins the next generation. Also called for a dead thread's lane by the
+    /// thread that takes it over.
+    #[cold]
+    pub(crate) fn flush(&mut self) -> bool {
+        let length = self.cursor - self.window as usize;
+        let window = self.window;
+        // SAFETY: the window is mapped and, until the generation is bumped, changed by nobody; header and committed
+        // payload are `length` bytes. The process outlives its lanes.
+        let appended = unsafe {
+            let header = window.cast::<[u8; 56]>().read();
+            let payload = core::slice::from_raw_parts(self.payload() as *const u8, length - WINDOW_HEADER_SIZE);
+            ptr::addr_of_mut!((*window).checksum).write(layout::checksum(&header, payload));
+            (*self.process).append(window.cast::<u8>(), length)
+        };
+        if appended.is_err() {
+            self.limit = 0;
+            return false;
+        }
+        // SAFETY: the window is mapped; the lane is ours.
+        let thread = unsafe { (*window).thread };
+        self.begin_generation(thread);
+        true
+    }
+
+    /// Says whose events follow, in a lane whose thread has gone.
+    pub(crate) fn change_thread(&mut self, thread: u32) {
+        self.thread(thread);
+        // From the next generation on the header says it. Until then the record does.
+        // SAFETY: the window is mapped; the lane is ours.
+        unsafe { (*self.window).thread = thread };
+    }
+
+    fn begin_generation(&mut self, thread: u32) {
+        // SAFETY: the process outlives its lanes.
+        let Calibration { ticks, monotonic_ns } = unsafe { (*self.process).calibrate() };
+        self.generation += 1;
+        self.last = Deltas::at(ticks);
+        // SAFETY: the window is mapped and the lane is ours. A reader takes the new fields only with the new
+        // generation, which the release store publishes last; until then the appended block stands for the old one.
+        unsafe {
+            (*self.window).thread = thread;
+            (*self.window).base_ticks = ticks;
+            (*self.window).base_monotonic_ns = monotonic_ns;
+            (*self.window).earlier_events = self.events;
+            (*self.window).checksum = 0;
+        }
+        self.limit = self.end() - MAX_EVENT;
+        self.commit(self.payload() as *mut u8);
+    }
+}
+
+impl DefinitionSink for Writer {
+    fn module(&mut self, module: &ModuleDefinition<'_>) {
+        let ModuleDefinition { id, start, end, bias, path, build_id } = *module;
+        self.extended(self.last.ticks, &Extended::Module { id, start, end, bias, build_id, path });
+    }
+
+    fn code(&mut self, code: &CodeDefinition<'_>) {
+        let CodeDefinition { id, python_version, first_line, file, function, line_table } = *code;
+        let record = Extended::Code { id, python_version, first_line, file, function, line_table };
+        self.extended(self.last.ticks, &record);
+    }
+
+    fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame) {
+        let (frame_kind, first, second) = match frame {
+            Frame::C { module, offset } => (frame::C, module, offset),
+            Frame::Unknown { address } => (frame::UNKNOWN, 0, address),
+            Frame::Python { code, instruction } => (frame::PYTHON, code, u64::from(instruction)),
+            Frame::Pair { python } => (frame::PAIR, 0, u64::from(python.0)),
+        };
+        let record = Extended::Node { id: id.0, parent: parent.0, frame_kind, first, second };
+        self.extended(self.last.ticks, &record);
+    }
+}
