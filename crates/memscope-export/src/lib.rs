@@ -1,1 +1,27 @@
-//! .
+//! A recorded process as the files the manual describes.
+//!
+//! [`export_process`] streams the events of a [`memscope_model::Process`] once and writes, for each device,
+//! `device_<id>/dump/memscope_dump_<time>.csv` or `.db`, and the run's `config.json`. The rows and their words are in
+//! [`rows`], the two forms in [`csv`] and [`sqlite`]. A file appears under its name when it is complete, not before.
+//!
+//! The caller's duties: show [`Exported::problems`] to the user.
+//!
+//! What stays in memory is what the model keeps, one text for each distinct frame, and for a database the addresses of
+//! live blocks and one transaction.
+#![forbid(unsafe_code)]
+
+pub mod config_json;
+pub mod csv;
+mod destination;
+mod digits;
+mod error;
+mod export;
+mod pairing;
+mod router;
+pub mod rows;
+pub mod sqlite;
+mod stack_text;
+
+pub use destination::{Brand, Format, dump_path, file_time};
+pub use error::ExportError;
+pub use export::{CONFIG_FILE, DumpEvents, ExportOptions, Exported, export_process};

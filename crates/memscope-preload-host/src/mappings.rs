@@ -7,7 +7,6 @@ use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, off_t};
 type Pointer = *mut c_void;
 type Mmap = unsafe extern "C" fn(Pointer, usize, c_int, c_int, c_int, off_t) -> Pointer;
 
-#[expect(clippy::too_many_arguments, reason = "mmap has six, the stub adds two")]
 pub(crate) unsafe extern "C" fn mmap(
     address: Pointer,
     length: usize,
@@ -22,7 +21,6 @@ pub(crate) unsafe extern "C" fn mmap(
     unsafe { map(Function::Mmap, (address, length, protection, flags, file, offset), stack, frame) }
 }
 
-#[expect(clippy::too_many_arguments, reason = "mmap has six, the stub adds two")]
 pub(crate) unsafe extern "C" fn mmap64(
     address: Pointer,
     length: usize,
@@ -79,7 +77,6 @@ pub(crate) unsafe extern "C" fn munmap(address: Pointer, length: usize, stack: u
 }
 
 /// `mremap` is variadic: the fifth argument counts only with `MREMAP_FIXED`. The sixth is whatever the register held.
-#[expect(clippy::too_many_arguments, reason = "six registers, the stub adds two")]
 pub(crate) unsafe extern "C" fn mremap(
     old: Pointer,
     old_length: usize,

@@ -4,7 +4,8 @@ use core::arch::{asm, global_asm};
 global_asm!(
     ".pushsection .tbss.msmemscope_slot, \"awT\", @nobits",
     ".balign 32",
-    ".local msmemscope_slot",
+    ".globl msmemscope_slot",
+    ".hidden msmemscope_slot",
     ".type msmemscope_slot, @object",
     ".size msmemscope_slot, 32",
     "msmemscope_slot:",
