@@ -1,0 +1,65 @@
+# Every target does its own set-up: on a fresh machine `make demo` and `make test` need only make, a Rust toolchain and
+# (for the tests) permission to install distribution packages.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+STAGE := $(TARGET)/stage
+DEMO := $(TARGET)/demo
+# Names a user may have in a script; the recording library does the work of all of them.
+EMPTY_LIBRARIES := libascend_mstx_hook.so libleaks_ascend_hal_hook.so libatb_abi_0_hook.so libatb_abi_1_hook.so
+
+.PHONY: build demo test bench install fuzz check clean packages-build packages-test
+
+build: packages-build ## Build the command and the recording libraries into target/stage
+	$(CARGO) build --release --locked -p memscope-cli
+	$(CARGO) build --profile preload --locked -p memscope-preload -p memscope-preload-host
+	$(MAKE) --no-print-directory install PREFIX=$(STAGE) BUILT=1
+
+install: $(if $(BUILT),,build) ## Install into PREFIX/bin, PREFIX/lib64 and PREFIX/share
+	install -d "$(PREFIX)/bin" "$(PREFIX)/lib64"
+	install -m 755 "$(TARGET)/release/msmemscope" "$(PREFIX)/bin/msmemscope"
+	ln -sf msmemscope "$(PREFIX)/bin/msleaks"
+	install -m 755 "$(TARGET)/preload/libascend_kernel_hook.so" "$(TARGET)/preload/libmsmemscope_host.so" "$(PREFIX)/lib64/"
+	for name in $(EMPTY_LIBRARIES); do \
+	    cc -shared -nostdlib -Wl,-soname,$$name -x c /dev/null -o "$(PREFIX)/lib64/$$name"; \
+	done
+	install -d "$(PREFIX)/share/man/man1" "$(PREFIX)/share/bash-completion/completions" \
+	    "$(PREFIX)/share/zsh/site-functions" "$(PREFIX)/share/fish/vendor_completions.d"
+	"$(PREFIX)/bin/msmemscope" man > "$(PREFIX)/share/man/man1/msmemscope.1"
+	"$(PREFIX)/bin/msmemscope" completions bash > "$(PREFIX)/share/bash-completion/completions/msmemscope"
+	"$(PREFIX)/bin/msmemscope" completions zsh > "$(PREFIX)/share/zsh/site-functions/_msmemscope"
+	"$(PREFIX)/bin/msmemscope" completions fish > "$(PREFIX)/share/fish/vendor_completions.d/msmemscope.fish"
+
+demo: build ## Record a small program with a leak and show where it comes from
+	rm -rf "$(DEMO)" && mkdir -p "$(DEMO)"
+	cc -g -O1 -o "$(DEMO)/leaky" demo/leaky.c
+	"$(STAGE)/bin/msmemscope" --device=cpu --call-stack=c --output="$(DEMO)/output" -- "$(DEMO)/leaky"
+	"$(STAGE)/bin/msmemscope" export "$(DEMO)/output" --format db
+
+test: packages-test build ## Run every test
+	scripts/check-layers
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	MSMEMSCOPE_STAGE="$(STAGE)" $(CARGO) test --workspace --locked --no-fail-fast
+	scripts/check-preload "$(STAGE)"
+	scripts/check-demo "$(STAGE)"
+
+bench: build ## Measure cost against the bare run and against peers
+	python3 bench/run.py
+
+fuzz: ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)
+	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=60; done
+
+packages-build:
+	@scripts/packages cc:gcc
+
+packages-test:
+	@scripts/packages cc:gcc c++:g++ python3:python3 nm:binutils setpriv:util-linux \
+	    /usr/lib/x86_64-linux-gnu/libjemalloc.so.2:libjemalloc2
+
+clean:
+	$(CARGO) clean
