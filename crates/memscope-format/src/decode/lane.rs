@@ -83,7 +83,8 @@ impl LaneCursor {
     /// Loads what follows the bytes at hand: more of the same generation, or the next one.
     fn load_more(&mut self, spool: &Spool) -> Result<bool, SpoolError> {
         let Some(lane) = spool.lane(self.lane) else { return Ok(false) };
-        let from = if self.complete { self.generation.saturating_add(1) } else { self.generation };
+        let from = if self.complete { self.generation.checked_add(1) } else { Some(self.generation) };
+        let Some(from) = from else { return Ok(false) };
         let block = lane.blocks.range(from..).next().map(|(_, block)| *block);
         let Some(block) = block.or(lane.window.filter(|window| window.generation >= from)) else {
             return Ok(false);
@@ -100,17 +101,19 @@ impl LaneCursor {
     }
 
     fn load(&mut self, spool: &Spool, block: &Block, same: bool, window: Option<Block>) -> Result<bool, SpoolError> {
-        let mut complete = matches!(block.place, Place::Events(_));
+        let complete = matches!(block.place, Place::Events(_));
+        let mut header = *block;
         if !spool.payload(block, &mut self.payload)? {
             if !complete {
                 // The live window was recycled under us; the next refresh finds the block in `events.spool`.
                 self.payload.truncate(self.at);
                 return Ok(false);
             }
-            // A torn block is replaced by the window that still holds the same generation.
+            // A torn block is replaced by the window that still holds the same generation. Only full windows are
+            // appended, so the generation is complete all the same.
             let kept = window.filter(|window| window.generation == block.generation);
             match kept {
-                Some(kept) if spool.payload(&kept, &mut self.payload)? => complete = false,
+                Some(kept) if spool.payload(&kept, &mut self.payload)? => header = kept,
                 _ => {
                     self.damage.push(Damage::Checksum { lane: self.lane, generation: block.generation });
                     self.payload.clear();
@@ -119,10 +122,10 @@ impl LaneCursor {
         }
         self.complete = complete;
         if !same {
-            self.generation = block.generation;
+            self.generation = header.generation;
             self.at = 0;
-            self.last = Deltas::at(block.base_ticks);
-            self.thread = block.thread;
+            self.last = Deltas::at(header.base_ticks);
+            self.thread = header.thread;
         }
         Ok(true)
     }

@@ -40,6 +40,11 @@ pub struct ProcessInfo {
 }
 
 impl ProcessInfo {
+    /// Python stacks were asked for, and the interpreter is of a version whose frames the recorder cannot read.
+    pub fn python_unknown(&self) -> bool {
+        self.notes & layout::notes::PYTHON_UNKNOWN != 0
+    }
+
     /// Parses the header page; the error says what is wrong with it.
     pub(super) fn parse(page: &[u8]) -> Result<ProcessInfo, HeaderError> {
         let u32_of = |offset: usize| u32_at(page, offset).ok_or(HeaderError::Truncated);

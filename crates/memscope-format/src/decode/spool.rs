@@ -244,7 +244,7 @@ impl Spool {
             match (block, end) {
                 (Some((lane, block)), Some(end)) if plausible => {
                     self.close_gap(&mut gap, offset);
-                    self.lanes.entry(lane).or_default().blocks.insert(block.generation, block);
+                    self.enter_block(events, lane, block)?;
                     self.indexed = end;
                 }
                 _ => {
@@ -259,6 +259,26 @@ impl Spool {
             // The damaged bytes reach to the end; the next refresh looks at them again from where the gap began.
             self.indexed = start;
         }
+        Ok(())
+    }
+
+    /// Takes a block into the index. Two blocks of one generation cannot both be right: a header with a flipped bit says
+    /// it is another one, and must not displace it.
+    fn enter_block(&mut self, events: &File, lane: u32, block: Block) -> Result<(), SpoolError> {
+        let blocks = &mut self.lanes.entry(lane).or_default().blocks;
+        if let Some(known) = blocks.get(&block.generation) {
+            let mut bytes = vec![0; WINDOW_HEADER_SIZE + known.committed];
+            if let Place::Events(offset) = known.place {
+                read_exact(events, &self.events_path, &mut bytes, offset)?;
+            }
+            if intact(&bytes, known.checksum) {
+                if let Place::Events(offset) = block.place {
+                    self.note(Damage::Gap { offset, length: (WINDOW_HEADER_SIZE + block.committed) as u64 });
+                }
+                return Ok(());
+            }
+        }
+        blocks.insert(block.generation, block);
         Ok(())
     }
 

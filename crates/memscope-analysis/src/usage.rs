@@ -1,0 +1,363 @@
+//! Who holds the memory: at the peak, and at the end.
+use memscope_model::{Action, BlockId, Device, MemoryEvent, Pool, StackId};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+
+/// Accumulates the use of memory by device, pool and allocating stack.
+#[derive(Clone, Debug, Default)]
+pub struct HostUsage {
+    pools: Vec<PoolTally>,
+    /// The block a thread allocated in its newest event, if that was an allocation.
+    newest: FxHashMap<u32, BlockId>,
+}
+
+/// The use of one pool of one device.
+#[derive(Clone, Debug)]
+pub struct PoolTally {
+    pub device: Device,
+    pub pool: Pool,
+    pub live_bytes: u64,
+    pub live_blocks: u64,
+    pub peak_bytes: u64,
+    /// Blocks alive at the peak.
+    pub peak_blocks: u64,
+    /// When the peak was first reached; 0 if no byte was ever allocated.
+    pub peak_time_ns: u64,
+    pub allocations: u64,
+    pub allocated_bytes: u64,
+    pub temporary_allocations: u64,
+    /// Counts the new peaks.
+    peaks: u64,
+    /// By number of the allocating stack.
+    stacks: Vec<StackTally>,
+}
+
+/// One stack's share. What it held at the newest peak is not copied when the peak comes, since that would touch every
+/// stack: it is what the stack holds until its first change after the peak, and saved only then.
+#[derive(Clone, Copy, Default, Debug)]
+struct StackTally {
+    live: Held,
+    at_peak: Held,
+    /// The peak that `at_peak` is of; if it is not the newest, the stack has not changed since and `live` is it.
+    peak: u64,
+    allocations: u64,
+    allocated_bytes: u64,
+    temporary_allocations: u64,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Held {
+    bytes: u64,
+    blocks: u64,
+}
+
+/// What blocks allocated by one stack hold, at the moment the report is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StackUsage {
+    pub stack: StackId,
+    pub bytes: u64,
+    pub blocks: u64,
+    /// Over the whole run: allocations by this stack and their bytes.
+    pub allocations: u64,
+    pub allocated_bytes: u64,
+    /// Over the whole run: allocations freed by the very next event of the same thread.
+    pub temporary_allocations: u64,
+}
+
+impl HostUsage {
+    pub fn new() -> HostUsage {
+        HostUsage::default()
+    }
+
+    /// Takes in the next event of the replay.
+    pub fn feed(&mut self, event: &MemoryEvent) {
+        let temporary = !event.synthetic && self.is_temporary(event);
+        let tally = self.tally(event.device, event.pool);
+        match event.action {
+            Action::Malloc => tally.malloc(event),
+            Action::Free if event.matched => tally.free(event, temporary),
+            Action::Free => {}
+        }
+    }
+
+    /// The pools that had an event, in the order of their first.
+    pub fn pools(&self) -> impl ExactSizeIterator<Item = &PoolTally> {
+        self.pools.iter()
+    }
+
+    pub fn pool(&self, device: Device, pool: Pool) -> Option<&PoolTally> {
+        self.pools.iter().find(|tally| tally.device == device && tally.pool == pool)
+    }
+
+    /// Who held host memory when most of it was in use: at most `count` stacks, most bytes first.
+    pub fn top_at_peak(&self, count: usize) -> Vec<StackUsage> {
+        self.pool(Device::Cpu, Pool::Host).map(|tally| tally.top_at_peak(count)).unwrap_or_default()
+    }
+
+    /// Who holds host memory now: at most `count` stacks, most bytes first.
+    pub fn top_alive(&self, count: usize) -> Vec<StackUsage> {
+        self.pool(Device::Cpu, Pool::Host).map(|tally| tally.top_alive(count)).unwrap_or_default()
+    }
+
+    /// Whether the event frees what its thread allocated in the event before; remembers the event for the next.
+    fn is_temporary(&mut self, event: &MemoryEvent) -> bool {
+        match event.action {
+            Action::Malloc => {
+                self.newest.insert(event.thread, event.block);
+                false
+            }
+            Action::Free => self.newest.remove(&event.thread) == Some(event.block),
+        }
+    }
+
+    fn tally(&mut self, device: Device, pool: Pool) -> &mut PoolTally {
+        let known = self.pools.iter().position(|tally| tally.device == device && tally.pool == pool);
+        let index = known.unwrap_or_else(|| {
+            self.pools.push(PoolTally::new(device, pool));
+            self.pools.len() - 1
+        });
+        &mut self.pools[index]
+    }
+}
+
+impl PoolTally {
+    fn new(device: Device, pool: Pool) -> PoolTally {
+        PoolTally {
+            device,
+            pool,
+            live_bytes: 0,
+            live_blocks: 0,
+            peak_bytes: 0,
+            peak_blocks: 0,
+            peak_time_ns: 0,
+            allocations: 0,
+            allocated_bytes: 0,
+            temporary_allocations: 0,
+            peaks: 0,
+            stacks: Vec::new(),
+        }
+    }
+
+    /// The stacks that held most at the peak, at most `count`.
+    pub fn top_at_peak(&self, count: usize) -> Vec<StackUsage> {
+        self.top(count, |tally| if tally.peak == self.peaks { tally.at_peak } else { tally.live })
+    }
+
+    /// The stacks that hold most now, at most `count`.
+    pub fn top_alive(&self, count: usize) -> Vec<StackUsage> {
+        self.top(count, |tally| tally.live)
+    }
+
+    fn malloc(&mut self, event: &MemoryEvent) {
+        let tally = self.changing(event.allocation_stack);
+        tally.live.bytes += event.size;
+        tally.live.blocks += 1;
+        // What is left of a mapping after a partial unmapping was allocated long ago.
+        if !event.synthetic {
+            tally.allocations += 1;
+            tally.allocated_bytes = tally.allocated_bytes.saturating_add(event.size);
+            self.allocations += 1;
+            self.allocated_bytes = self.allocated_bytes.saturating_add(event.size);
+        }
+        self.live_bytes += event.size;
+        self.live_blocks += 1;
+        if self.live_bytes > self.peak_bytes {
+            self.peak_bytes = self.live_bytes;
+            self.peak_blocks = self.live_blocks;
+            self.peak_time_ns = event.time_ns;
+            self.peaks += 1;
+        }
+    }
+
+    fn free(&mut self, event: &MemoryEvent, temporary: bool) {
+        // Saturating: a caller that left out allocations gets figures that are too small, not ones that wrapped.
+        let tally = self.changing(event.allocation_stack);
+        tally.live.bytes = tally.live.bytes.saturating_sub(event.size);
+        tally.live.blocks = tally.live.blocks.saturating_sub(1);
+        tally.temporary_allocations += u64::from(temporary);
+        self.live_bytes = self.live_bytes.saturating_sub(event.size);
+        self.live_blocks = self.live_blocks.saturating_sub(1);
+        self.temporary_allocations += u64::from(temporary);
+    }
+
+    /// The stack's share, about to change.
+    fn changing(&mut self, stack: StackId) -> &mut StackTally {
+        let index = stack.0 as usize;
+        if index >= self.stacks.len() {
+            self.stacks.resize(index + 1, StackTally::default());
+        }
+        let tally = &mut self.stacks[index];
+        if tally.peak != self.peaks {
+            tally.at_peak = tally.live;
+            tally.peak = self.peaks;
+        }
+        tally
+    }
+
+    fn top(&self, count: usize, held: impl Fn(&StackTally) -> Held) -> Vec<StackUsage> {
+        let mut stacks: Vec<StackUsage> = (0u32..)
+            .zip(&self.stacks)
+            .map(|(stack, tally)| (stack, tally, held(tally)))
+            .filter(|(_, _, held)| held.blocks > 0)
+            .map(|(stack, tally, held)| StackUsage {
+                stack: StackId(stack),
+                bytes: held.bytes,
+                blocks: held.blocks,
+                allocations: tally.allocations,
+                allocated_bytes: tally.allocated_bytes,
+                temporary_allocations: tally.temporary_allocations,
+            })
+            .collect();
+        stacks.sort_unstable_by_key(|usage| (Reverse(usage.bytes), Reverse(usage.blocks), usage.stack));
+        stacks.truncate(count);
+        stacks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memscope_model::Origin;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// A replay's events from steps: allocate (size, stack) or free one of the live blocks, by a thread.
+    fn events(steps: &[(u32, bool, u64, u32)]) -> Vec<MemoryEvent> {
+        let mut live: Vec<MemoryEvent> = Vec::new();
+        let (mut total, mut blocks) = (0, 0);
+        (0u64..)
+            .zip(steps)
+            .map(|(id, &(thread, free, number, stack))| {
+                let freed = if free && !live.is_empty() {
+                    // Mostly one of the newest, so that some are temporary.
+                    let back = (number as usize % 3).min(live.len() - 1);
+                    Some(live.remove(live.len() - 1 - back))
+                } else {
+                    None
+                };
+                let mut event = MemoryEvent {
+                    id,
+                    time_ns: 1000 + id / 2,
+                    thread,
+                    device: Device::Cpu,
+                    pool: Pool::Host,
+                    action: Action::Malloc,
+                    origin: Origin::Heap,
+                    address: 0x1000 + id * 16,
+                    size: number,
+                    block: BlockId(0),
+                    stack: StackId(stack),
+                    allocation_stack: StackId(stack),
+                    total: 0,
+                    matched: true,
+                    synthetic: false,
+                };
+                match freed {
+                    Some(malloc) => {
+                        total -= malloc.size;
+                        event = MemoryEvent { id, thread, time_ns: event.time_ns, stack: StackId::NONE, ..malloc };
+                        event.action = Action::Free;
+                    }
+                    None => {
+                        blocks += 1;
+                        total += number;
+                        event.block = BlockId(blocks);
+                        live.push(event);
+                    }
+                }
+                event.total = total;
+                event
+            })
+            .collect()
+    }
+
+    /// Bytes and blocks by stack after the first `count` events.
+    fn held_after(events: &[MemoryEvent], count: usize) -> BTreeMap<StackId, (u64, u64)> {
+        let mut held: BTreeMap<StackId, (u64, u64)> = BTreeMap::new();
+        for event in &events[..count] {
+            let (bytes, blocks) = held.entry(event.allocation_stack).or_default();
+            match event.action {
+                Action::Malloc => (*bytes, *blocks) = (*bytes + event.size, *blocks + 1),
+                Action::Free => (*bytes, *blocks) = (*bytes - event.size, *blocks - 1),
+            }
+        }
+        held.retain(|_, (_, blocks)| *blocks > 0);
+        held
+    }
+
+    fn by_stack(usage: &[StackUsage]) -> BTreeMap<StackId, (u64, u64)> {
+        usage.iter().map(|usage| (usage.stack, (usage.bytes, usage.blocks))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_snapshot_at_every_peak(
+            steps in proptest::collection::vec((0u32..3, any::<bool>(), 0u64..50, 0u32..6), 0..300),
+        ) {
+            let events = events(&steps);
+            let mut usage = HostUsage::new();
+            let (mut peak, mut peak_after, mut peak_time) = (0, 0, 0);
+            for (index, event) in events.iter().enumerate() {
+                usage.feed(event);
+                if event.total > peak {
+                    (peak, peak_after, peak_time) = (event.total, index + 1, event.time_ns);
+                }
+            }
+            let Some(tally) = usage.pool(Device::Cpu, Pool::Host) else {
+                prop_assert!(events.is_empty());
+                return Ok(());
+            };
+            prop_assert_eq!((tally.peak_bytes, tally.peak_time_ns), (peak, peak_time));
+            // Without any byte there is no peak: nothing is held at it.
+            let at_peak = held_after(&events, peak_after);
+            if peak > 0 {
+                prop_assert_eq!(by_stack(&usage.top_at_peak(usize::MAX)), at_peak.clone());
+                prop_assert_eq!(tally.peak_blocks, at_peak.values().map(|held| held.1).sum::<u64>());
+            } else {
+                prop_assert_eq!(usage.top_at_peak(usize::MAX), []);
+            }
+            let alive = held_after(&events, events.len());
+            let top = usage.top_alive(usize::MAX);
+            prop_assert!(top.is_sorted_by_key(|usage| Reverse(usage.bytes)));
+            prop_assert_eq!(by_stack(&top), alive);
+            prop_assert_eq!(usage.top_alive(2), &top[..top.len().min(2)]);
+            prop_assert_eq!(tally.live_bytes, events.last().map_or(0, |event| event.total));
+
+            let mallocs: Vec<_> = events.iter().filter(|event| event.action == Action::Malloc).collect();
+            prop_assert_eq!(tally.allocations, mallocs.len() as u64);
+            prop_assert_eq!(tally.allocated_bytes, mallocs.iter().map(|event| event.size).sum::<u64>());
+            let temporary = events.iter().enumerate().filter(|(index, event)| {
+                let before = events[..*index].iter().rev().find(|other| other.thread == event.thread);
+                event.action == Action::Free
+                    && before.is_some_and(|other| other.action == Action::Malloc && other.block == event.block)
+            });
+            prop_assert_eq!(tally.temporary_allocations, temporary.count() as u64);
+        }
+    }
+
+    #[test]
+    fn what_a_partial_unmapping_left_is_held_but_was_not_allocated_again() {
+        let whole = events(&[(1, false, 100, 7)])[0];
+        let free = MemoryEvent { action: Action::Free, total: 0, ..whole };
+        let rest = MemoryEvent { block: BlockId(2), size: 60, total: 60, synthetic: true, ..whole };
+        let mut usage = HostUsage::new();
+        for event in [whole, free, rest] {
+            usage.feed(&event);
+        }
+        let top = usage.top_alive(10);
+        assert_eq!((top.len(), top[0].bytes, top[0].blocks), (1, 60, 1));
+        assert_eq!((top[0].allocations, top[0].allocated_bytes), (1, 100));
+        assert_eq!(usage.top_at_peak(1)[0].bytes, 100);
+    }
+
+    #[test]
+    fn a_free_that_is_not_matched_changes_nothing() {
+        let malloc = events(&[(1, false, 100, 7)])[0];
+        let stray = MemoryEvent { action: Action::Free, block: BlockId(9), size: 0, matched: false, ..malloc };
+        let mut usage = HostUsage::new();
+        usage.feed(&malloc);
+        let before = usage.top_alive(1);
+        usage.feed(&stray);
+        assert_eq!(usage.top_alive(1), before);
+    }
+}

@@ -1,0 +1,33 @@
+//! One module for each thing the command can do.
+mod compare;
+mod export;
+mod info;
+mod report;
+mod run;
+
+use std::process::ExitCode;
+
+pub use report::{ReportOutcome, report_run};
+
+use crate::EXIT_FAILURE;
+use crate::documents;
+use crate::printer::Printer;
+use crate::settings::Intent;
+
+pub fn carry_out(intent: &Intent, printer: &Printer) -> ExitCode {
+    let brand = printer.brand();
+    let result = match intent {
+        Intent::Help(command) => Ok(printer.document(&documents::help(brand, *command))),
+        Intent::Version => Ok(printer.document(&documents::version(brand))),
+        Intent::Completions(shell) => Ok(printer.document(&documents::completions(brand, *shell))),
+        Intent::ManPage => documents::man_page(brand).map(|page| printer.document(&page)).map_err(Into::into),
+        Intent::Run(settings) => run::run(settings, printer),
+        Intent::Compare(settings) => Ok(compare::run(settings, printer)),
+        Intent::Export(settings) => export::run(settings, printer),
+        Intent::Info(settings) => info::run(settings, printer),
+    };
+    result.unwrap_or_else(|error| {
+        printer.error(&format_args!("{error:#}"));
+        ExitCode::from(EXIT_FAILURE)
+    })
+}

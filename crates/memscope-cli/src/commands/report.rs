@@ -1,0 +1,49 @@
+//! After a run: exports every process of it and tells the user what was found.
+use crate::launch::RunRecord;
+use crate::printer::Printer;
+use crate::settings::{NpuSelection, Settings};
+use crate::signals::Interruption;
+use crate::summary;
+
+use super::export::{export_all, recorded_processes};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReportOutcome {
+    Complete,
+    /// The user pressed Ctrl-C; the recording is whole and can be exported later.
+    Interrupted,
+}
+
+/// Exports and sums up. Asks `interruption` now and then.
+pub fn report_run(
+    settings: &Settings,
+    run: &RunRecord,
+    interruption: &Interruption,
+    printer: &Printer,
+) -> anyhow::Result<ReportOutcome> {
+    let directories = recorded_processes(&run.output_dir, Some(run.run_id), printer)?;
+    if directories.is_empty() {
+        printer.summary(&nothing_recorded(settings));
+        return Ok(ReportOutcome::Complete);
+    }
+    let Some(batch) = export_all(&directories, Some(settings.data_format), interruption, printer)? else {
+        return Ok(ReportOutcome::Interrupted);
+    };
+    for line in summary::of_run(&batch.reports, &run.output_dir) {
+        printer.summary(&line);
+    }
+    let npu_seen = batch.reports.iter().flat_map(|report| &report.pools).any(|pool| pool.device != "cpu");
+    if settings.devices.npu != NpuSelection::None && !npu_seen {
+        printer.note(&"NPU memory was asked for and no NPU event came");
+    }
+    Ok(ReportOutcome::Complete)
+}
+
+fn nothing_recorded(settings: &Settings) -> &'static str {
+    match (settings.devices.npu != NpuSelection::None, settings.devices.cpu) {
+        (true, false) => {
+            "nothing was recorded: NPU memory was asked for and no NPU event came; --device=cpu records host memory"
+        }
+        _ => "nothing was recorded: no process of the run allocated memory through a library we could be loaded into",
+    }
+}

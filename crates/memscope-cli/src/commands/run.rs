@@ -1,0 +1,81 @@
+//! Runs a program and records it. Everything that can be wrong is checked before the first thing is created.
+use std::fmt::Display;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::process::ExitCode;
+
+use super::report::{ReportOutcome, report_run};
+use crate::launch::{Launch, RunRecord, StartError, end_like};
+use crate::libraries::Libraries;
+use crate::printer::Printer;
+use crate::program::{Identity, Program};
+use crate::record_config::RecordConfig;
+use crate::settings::Settings;
+use crate::usage_error::quoted;
+use crate::{EXIT_FAILURE, EXIT_USAGE, environment, output_dir};
+
+pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<ExitCode> {
+    let stop = |error: &dyn Display, code: u8| {
+        printer.error(error);
+        Ok(ExitCode::from(code))
+    };
+    let search_path = std::env::var_os(environment::PATH);
+    let program = match Program::find(&settings.program, search_path.as_deref(), Identity::own()) {
+        Ok(program) => program,
+        Err(error) => return stop(&error, error.exit_code()),
+    };
+    let chosen = std::env::var_os(environment::LIBRARY_DIR);
+    // `current_exe` is the real path on Linux, also where the command is reached through a link.
+    let command = std::env::current_exe().ok();
+    let libraries = match Libraries::find(chosen.as_deref(), command.as_deref(), settings.devices.cpu) {
+        Ok(libraries) => libraries,
+        Err(error) => return stop(&error, EXIT_FAILURE),
+    };
+    if let Err(error) = output_dir::prepare(&settings.output_dir) {
+        return stop(&error, EXIT_USAGE);
+    }
+
+    let run_id = new_run_id();
+    let launch = Launch {
+        program: &program,
+        typed: &settings.program,
+        arguments: &settings.arguments,
+        preload: libraries.preload(std::env::var_os(environment::PRELOAD).as_deref()),
+        record: RecordConfig::of(settings, run_id, utc_offset()).encode(),
+    };
+    let ended = match launch.run_to_end() {
+        Ok(ended) => ended,
+        Err(error) => {
+            let code = error.downcast_ref::<StartError>().map_or(EXIT_FAILURE, StartError::exit_code);
+            return stop(&format_args!("{error:#}"), code);
+        }
+    };
+
+    let run = RunRecord {
+        run_id,
+        output_dir: settings.output_dir.clone(),
+        started: ended.started,
+        ended: ended.ended,
+        child_pid: ended.pid,
+        status: ended.status,
+        brand: settings.brand,
+    };
+    let later = format!("{} export {}", settings.brand.name(), quoted(&settings.output_dir));
+    // Whatever happens to the report, the program's end is what the caller must see.
+    match report_run(settings, &run, &ended.interruption, printer) {
+        Ok(ReportOutcome::Complete) => {}
+        Ok(ReportOutcome::Interrupted) => {
+            printer.error(&format_args!("the export was interrupted; the recording is kept, export it with: {later}"));
+        }
+        Err(error) => printer.error(&format_args!("{error:#}; the recording is kept, export it with: {later}")),
+    }
+    Ok(end_like(ended.status))
+}
+
+/// The standard library seeds each of its hashers at random, which is all an id needs; 0 means "no run".
+fn new_run_id() -> u64 {
+    RandomState::new().build_hasher().finish().max(1)
+}
+
+fn utc_offset() -> i32 {
+    jiff::tz::TimeZone::system().to_offset(jiff::Timestamp::now()).seconds()
+}

@@ -1,0 +1,80 @@
+//! The output directory: checked as far as possible before it is created, so that a mistake leaves nothing behind.
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use thiserror::Error;
+
+use crate::usage_error::quoted;
+
+/// Memory contents and call stacks are the user's own business, his group's at most.
+const MODE: u32 = 0o750;
+
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("the output directory {directory} cannot be used: {reason}; give another with --output")]
+pub struct OutputDirError {
+    directory: String,
+    reason: String,
+}
+
+/// `directory` is absolute.
+pub fn prepare(directory: &Path) -> Result<(), OutputDirError> {
+    let unusable = |reason: String| OutputDirError { directory: quoted(directory), reason };
+    for ancestor in directory.ancestors() {
+        match ancestor.metadata() {
+            Ok(metadata) if !metadata.is_dir() => {
+                return Err(unusable(format!("{} is not a directory", quoted(ancestor))));
+            }
+            Ok(_) => {
+                accessat(CWD, ancestor, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+                    .map_err(|error| unusable(format!("{}: {error}", quoted(ancestor))))?;
+                break;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            // ENOTDIR: an ancestor further up is a file and will be named.
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {}
+            Err(error) => return Err(unusable(error.to_string())),
+        }
+    }
+    DirBuilder::new().recursive(true).mode(MODE).create(directory).map_err(|error| unusable(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn missing_parents_are_created_for_nobody_else() {
+        let top = tempfile::tempdir().unwrap();
+        let wanted = top.path().join("a/b");
+        prepare(&wanted).unwrap();
+        prepare(&wanted).unwrap();
+        for created in [wanted.clone(), top.path().join("a")] {
+            // The umask may take more away.
+            assert_eq!(created.metadata().unwrap().mode() & 0o777 & !MODE, 0, "{created:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_named() {
+        let top = tempfile::tempdir().unwrap();
+        let file = top.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        for wanted in [file.clone(), file.join("below/it")] {
+            let error = prepare(&wanted).unwrap_err().to_string();
+            assert!(error.contains(&format!("{} is not a directory", quoted(&file))), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_refuses_is_reported_before_anything_exists() {
+        let wanted = Path::new("/proc/memscope/results");
+        let error = prepare(wanted).unwrap_err().to_string();
+        assert!(error.contains("'/proc"), "{error}");
+        assert!(!wanted.exists());
+    }
+}

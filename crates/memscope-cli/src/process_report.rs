@@ -1,0 +1,159 @@
+//! What one recorded process came to, ready to be printed.
+use crate::call_site::CallSites;
+use memscope_analysis::{HostUsage, PoolTally, StackUsage};
+use memscope_model::{Outcome, Process, ProcessInfo, ProcessState, StackId};
+use memscope_symbols::Symbolizer;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// How many call sites a list names.
+const SITES: usize = 5;
+
+#[derive(Debug)]
+pub(crate) struct ProcessReport {
+    pub(crate) directory: PathBuf,
+    pub(crate) pid: u32,
+    pub(crate) command: String,
+    pub(crate) life: Life,
+    pub(crate) stacks_recorded: bool,
+    pub(crate) notes: Vec<String>,
+    pub(crate) outcome: Outcome,
+    pub(crate) pools: Vec<PoolReport>,
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// One pool of one device.
+#[derive(Debug)]
+pub(crate) struct PoolReport {
+    pub(crate) device: String,
+    pub(crate) pool: &'static str,
+    pub(crate) peak_bytes: u64,
+    /// Since the recording began.
+    pub(crate) peak_after_ns: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) live_blocks: u64,
+    pub(crate) at_peak: Vec<Site>,
+    pub(crate) alive: Vec<Site>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) bytes: u64,
+    pub(crate) blocks: u64,
+    pub(crate) place: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    Exited,
+    Running,
+    /// Killed, `_exit`, or replaced by `exec`: the recorder is not told which.
+    Cut,
+}
+
+impl Life {
+    fn of(info: &ProcessInfo) -> Life {
+        match info.state {
+            ProcessState::Ended => Life::Exited,
+            ProcessState::NotEnded if runs(info) => Life::Running,
+            ProcessState::NotEnded => Life::Cut,
+        }
+    }
+
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Life::Exited => "exited",
+            Life::Running => "still running",
+            Life::Cut => "ended without exit (killed, _exit or exec)",
+        }
+    }
+}
+
+/// Whether the process number still stands for the recorded program.
+fn runs(info: &ProcessInfo) -> bool {
+    std::fs::read_link(format!("/proc/{}/exe", info.pid)).is_ok_and(|exe| exe == Path::new(&info.executable))
+}
+
+impl ProcessReport {
+    pub(crate) fn new(
+        process: &Process,
+        directory: &Path,
+        outcome: Outcome,
+        usage: &HostUsage,
+        symbolizer: &mut Symbolizer,
+    ) -> ProcessReport {
+        let info = process.info();
+        let depth = |key| process.config(key).and_then(|depth| depth.parse::<u32>().ok()).unwrap_or(0);
+        let stacks_recorded = depth("c") > 0 || depth("py") > 0;
+        let mut sites = CallSites { stacks: process.stacks(), symbolizer };
+        let pools = usage.pools().map(|tally| pool_report(tally, info, stacks_recorded, &mut sites)).collect();
+        ProcessReport {
+            directory: directory.to_owned(),
+            pid: info.pid,
+            command: if info.command.is_empty() { info.executable.clone() } else { info.command.clone() },
+            life: Life::of(info),
+            stacks_recorded,
+            notes: notes(info, depth("py") > 0),
+            outcome,
+            pools,
+            files: Vec::new(),
+        }
+    }
+
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.peak_bytes).max().unwrap_or(0)
+    }
+}
+
+fn pool_report(tally: &PoolTally, info: &ProcessInfo, stacks_recorded: bool, sites: &mut CallSites<'_>) -> PoolReport {
+    // Without stacks everything is one nameless site: no list says as much.
+    let mut list = |usages: Vec<StackUsage>| {
+        if stacks_recorded { by_place(usages, sites) } else { Vec::new() }
+    };
+    let (at_peak, alive) = (list(tally.top_at_peak(usize::MAX)), list(tally.top_alive(usize::MAX)));
+    PoolReport {
+        device: tally.device.to_string(),
+        pool: tally.pool.event_type(),
+        peak_bytes: tally.peak_bytes,
+        peak_after_ns: tally.peak_time_ns.saturating_sub(info.start_realtime_ns),
+        live_bytes: tally.live_bytes,
+        live_blocks: tally.live_blocks,
+        at_peak,
+        alive,
+    }
+}
+
+/// The largest sites. Stacks that differ only in frames a line does not show are one site, so more stacks than sites are
+/// named; the small rest is not, because names are expensive.
+fn by_place(usages: Vec<StackUsage>, sites: &mut CallSites<'_>) -> Vec<Site> {
+    const NAMED_STACKS: usize = 200;
+    let mut places: Vec<Site> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for usage in usages.into_iter().filter(|usage| usage.bytes > 0).take(NAMED_STACKS) {
+        let place = match usage.stack {
+            StackId::NONE => "(no call stack)".to_owned(),
+            stack => sites.name(stack),
+        };
+        let at = *known.entry(place).or_insert_with_key(|place| {
+            places.push(Site { bytes: 0, blocks: 0, place: place.clone() });
+            places.len() - 1
+        });
+        places[at].bytes += usage.bytes;
+        places[at].blocks += usage.blocks;
+    }
+    places.sort_by_key(|site| std::cmp::Reverse(site.bytes));
+    places.truncate(SITES);
+    places
+}
+
+/// What the recording could not see.
+fn notes(info: &ProcessInfo, python_wanted: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    let (major, minor) = (info.python_version >> 8, info.python_version & 0xff);
+    if python_wanted && info.python_unknown() {
+        notes.push(format!(
+            "Python {major}.{minor} is not one whose frames this version can read (3.9 to 3.14 are): no Python stacks"
+        ));
+    }
+    notes
+}

@@ -1,0 +1,142 @@
+//! The summary after a run or an export, and `info`: lines of text about recorded processes.
+use crate::process_report::{Life, PoolReport, ProcessReport, Site};
+use crate::quantity::{bytes, count, counted};
+use std::path::Path;
+
+/// More processes than this are only counted; `info` lists all.
+const PROCESSES_SHOWN: usize = 8;
+
+/// What was recorded, the largest process in detail, what is missing, and where the files are.
+pub(crate) fn of_run(reports: &[ProcessReport], output: &Path) -> Vec<String> {
+    let mut lines = vec![headline(reports)];
+    let mut by_peak: Vec<&ProcessReport> = reports.iter().collect();
+    by_peak.sort_by_key(|report| std::cmp::Reverse(report.peak_bytes()));
+    for report in by_peak.iter().take(PROCESSES_SHOWN) {
+        lines.extend(process_lines(report));
+    }
+    if by_peak.len() > PROCESSES_SHOWN {
+        let rest = (by_peak.len() - PROCESSES_SHOWN) as u64;
+        let smaller = counted(rest, "smaller process", "smaller processes");
+        lines.push(format!("  and {smaller}; all are listed by: info {}", output.display()));
+    }
+    if let Some(largest) = by_peak.first() {
+        lines.extend(site_lines(largest));
+    }
+    let files: Vec<&Path> = by_peak.iter().flat_map(|report| &report.files).map(|file| file.as_path()).collect();
+    match files.len() {
+        0 => {}
+        1..=6 => {
+            lines.push("files:".to_owned());
+            lines.extend(files.iter().map(|file| format!("  {}", file.display())));
+        }
+        many => lines.push(format!("{} files below {}", count(many as u64), output.display())),
+    }
+    lines
+}
+
+/// Everything about each process.
+pub(crate) fn of_recording(reports: &[ProcessReport]) -> Vec<String> {
+    let mut lines = vec![headline(reports)];
+    for report in reports {
+        lines.extend(process_lines(report));
+        lines.push(format!("    {}", report.directory.display()));
+        lines.extend(site_lines(report).into_iter().map(|line| format!("  {line}")));
+    }
+    lines
+}
+
+fn headline(reports: &[ProcessReport]) -> String {
+    let events = reports.iter().map(|report| report.outcome.events).sum();
+    let lost: u64 = reports.iter().map(|report| report.outcome.lost_events).sum();
+    let lost = if lost == 0 { "none lost".to_owned() } else { format!("{} LOST", count(lost)) };
+    let processes = counted(reports.len() as u64, "process", "processes");
+    format!("{processes} recorded: {}, {lost}", counted(events, "event", "events"))
+}
+
+fn process_lines(report: &ProcessReport) -> Vec<String> {
+    let events = counted(report.outcome.events, "event", "events");
+    let mut lines =
+        vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.life.describe())];
+    lines.extend(report.pools.iter().map(|pool| {
+        format!(
+            "    {} {}: peak {} after {:.3} s, {} at the end {} in {}",
+            pool.device,
+            pool.pool,
+            bytes(pool.peak_bytes),
+            pool.peak_after_ns as f64 / 1e9,
+            if report.life == Life::Running { "in use" } else { "alive" },
+            bytes(pool.live_bytes),
+            counted(pool.live_blocks, "block", "blocks"),
+        )
+    }));
+    lines.extend(shortcomings(report).into_iter().map(|line| format!("    {line}")));
+    lines
+}
+
+/// What the recording does not hold.
+fn shortcomings(report: &ProcessReport) -> Vec<String> {
+    let outcome = &report.outcome;
+    let mut lines = report.notes.clone();
+    if outcome.lost_events > 0 {
+        let why = outcome.stop_reason.as_deref().unwrap_or("they came from signal handlers, or no window could be had");
+        lines.push(format!("{} not recorded: {why}", counted(outcome.lost_events, "event was", "events were")));
+    } else if let Some(why) = &outcome.stop_reason {
+        lines.push(format!("recording stopped early: {why}"));
+    }
+    let mut counted_line = |number: u64, what: &str| {
+        if number > 0 {
+            lines.push(format!("{} {what}", count(number)));
+        }
+    };
+    counted_line(outcome.unmatched_frees, "frees of blocks whose allocation was not seen");
+    counted_line(outcome.replaced_blocks, "blocks whose free was not seen before their address was used again");
+    counted_line(outcome.events_without_stack, "events whose call stack is lost");
+    counted_line(outcome.unknown_records, "records of a newer version were skipped");
+    const DAMAGE_SHOWN: usize = 5;
+    lines.extend(outcome.damage.iter().take(DAMAGE_SHOWN).map(|damage| format!("damaged: {damage}")));
+    if outcome.damage.len() > DAMAGE_SHOWN {
+        lines.push(format!("and {} more damaged places", outcome.damage.len() - DAMAGE_SHOWN));
+    }
+    lines
+}
+
+fn site_lines(report: &ProcessReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    for pool in &report.pools {
+        if !report.stacks_recorded {
+            if pool.peak_bytes > 0 {
+                lines.push(
+                    "no call stacks were recorded; --call-stack=c,python shows where memory comes from".to_owned(),
+                );
+            }
+            continue;
+        }
+        let of =
+            |what: &str, pool: &PoolReport| format!("{what} of process {}, {} {}:", report.pid, pool.device, pool.pool);
+        lines.push(of("at the peak", pool));
+        lines.extend(pool.at_peak.iter().map(|site| site_line(site, pool.peak_bytes)));
+        if pool.live_blocks == 0 {
+            continue;
+        }
+        let what = if report.life == Life::Running { "in use at the end" } else { "never freed" };
+        lines.push(of(what, pool));
+        lines.extend(pool.alive.iter().map(|site| site_line(site, pool.live_bytes)));
+    }
+    lines
+}
+
+fn site_line(site: &Site, whole: u64) -> String {
+    let share = if whole == 0 { 0.0 } else { site.bytes as f64 * 100.0 / whole as f64 };
+    let blocks = counted(site.blocks, "block", "blocks");
+    format!("  {:>10} {share:>5.1}% {blocks:>13}  {}", bytes(site.bytes), site.place)
+}
+
+/// A command line cut to what fits beside the numbers.
+fn shortened(command: &str) -> String {
+    const LONGEST: usize = 60;
+    if command.chars().count() <= LONGEST {
+        return command.to_owned();
+    }
+    let kept: String = command.chars().take(LONGEST - 1).collect();
+    format!("{kept}…")
+}

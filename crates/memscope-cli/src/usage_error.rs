@@ -1,0 +1,66 @@
+//! The user's mistakes. Each is one line: which option, what is wrong with it, what would be right.
+use std::ffi::OsStr;
+
+use thiserror::Error;
+
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum UsageError {
+    #[error("unknown option {typed}: {hint}")]
+    UnknownOption { typed: String, hint: String },
+    #[error("{option} needs a value; allowed: {allowed}")]
+    MissingValue { option: String, allowed: &'static str },
+    #[error("{option} takes no value, but {value} was given; write {option} alone")]
+    UnexpectedValue { option: String, value: String },
+    #[error("bad value {value} for {option}{reason}; allowed: {allowed}")]
+    BadValue { option: String, value: String, reason: String, allowed: &'static str },
+    #[error("{option} does not belong to '{command}'; allowed there: {allowed}")]
+    ForeignOption { option: String, command: &'static str, allowed: String },
+    #[error("'{command}' needs {expected}, but {given}")]
+    BadOperands { command: &'static str, expected: String, given: String },
+    #[error("no program to run; write: {command} [options] bash user.sh, or {command} [options] -- program arguments")]
+    NoProgram { command: &'static str },
+    #[error("--compare needs --input; allowed: {allowed}")]
+    CompareWithoutInput { allowed: &'static str },
+    #[error("the working directory cannot be found ({reason}); give an absolute --output")]
+    NoWorkingDirectory { reason: String },
+}
+
+/// Longer texts are cut: a message is one line that a person reads.
+const SHOWN_CHARS: usize = 120;
+
+/// What the user typed, in quotes, safe to print on one line: control characters are escaped, invalid UTF-8 is shown
+/// as the replacement character.
+pub fn quoted(text: impl AsRef<OsStr>) -> String {
+    let text = text.as_ref().to_string_lossy();
+    let mut shown = String::from("'");
+    for (position, character) in text.chars().enumerate() {
+        if position == SHOWN_CHARS {
+            shown.push('…');
+            break;
+        }
+        if character.is_control() { shown.extend(character.escape_default()) } else { shown.push(character) }
+    }
+    shown.push('\'');
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn what_was_typed_stays_on_one_line_whatever_it_contains() {
+        assert_eq!(quoted("a\nb\u{1b}[0m"), "'a\\nb\\u{1b}[0m'");
+        assert_eq!(quoted(OsStr::from_bytes(b"x\xff")), "'x\u{fffd}'");
+        assert_eq!(quoted("权重"), "'权重'");
+    }
+
+    #[test]
+    fn a_very_long_value_is_cut() {
+        let shown = quoted("y".repeat(5000));
+        assert_eq!(shown.chars().count(), SHOWN_CHARS + 3);
+        assert!(shown.ends_with("…'"));
+    }
+}

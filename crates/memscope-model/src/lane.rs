@@ -1,0 +1,218 @@
+//! One lane of the spool: where it stands, and what its numbers mean.
+use crate::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};
+use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError};
+use rustc_hash::FxHashMap;
+
+/// A lane being read, with its next event at hand.
+pub(crate) struct Lane {
+    cursor: LaneCursor,
+    definitions: Definitions,
+    /// The time of the newest event. A window has no checksum, so damage can make its clock run backwards; the merge
+    /// needs it not to.
+    ticks: u64,
+    /// See [`Lane::take_bytes`].
+    bytes: u64,
+}
+
+impl Lane {
+    pub(crate) fn new(number: u32) -> Lane {
+        Lane { cursor: LaneCursor::new(number), definitions: Definitions::default(), ticks: 0, bytes: 0 }
+    }
+
+    /// The next event; its definitions are taken in first.
+    pub(crate) fn next(&mut self, spool: &Spool, stacks: &mut Stacks) -> Result<Option<Event>, SpoolError> {
+        const TYPICAL_EVENT: u64 = 7;
+        let Lane { cursor, definitions, bytes, .. } = self;
+        let event = cursor.next_event(spool, &mut |definition| {
+            *bytes += definition_size(&definition);
+            definitions.take_in(definition, stacks);
+        })?;
+        let Some(mut event) = event else { return Ok(None) };
+        self.bytes += TYPICAL_EVENT;
+        self.ticks = self.ticks.max(event.ticks);
+        event.ticks = self.ticks;
+        Ok(Some(event))
+    }
+
+    /// The stack of a node of this lane; `None` if its definition is lost.
+    #[inline]
+    pub(crate) fn stack(&mut self, node: u32, stacks: &mut Stacks) -> Option<StackId> {
+        if node == 0 {
+            return Some(StackId::NONE);
+        }
+        match self.definitions.nodes.get(node as usize) {
+            Some(Node { stack: Some(stack), .. }) => Some(*stack),
+            _ => self.definitions.resolve(node, stacks),
+        }
+    }
+
+    /// Roughly how many bytes of the spool were read since the last call.
+    pub(crate) fn take_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
+    }
+
+    pub(crate) fn cursor(&self) -> &LaneCursor {
+        &self.cursor
+    }
+}
+
+/// What the lane's definitions said so far, in terms of the process-wide [`Stacks`].
+#[derive(Default)]
+struct Definitions {
+    /// Nodes by number. Numbers are dense unless blocks are missing, so this holds nearly all of them.
+    nodes: Vec<Node>,
+    /// Nodes whose number is so far ahead that the bytes seen do not justify the memory up to it.
+    distant: FxHashMap<u32, Node>,
+    defined: usize,
+    modules: FxHashMap<u32, ModuleId>,
+    codes: FxHashMap<u32, CodeId>,
+    c: Vec<Frame>,
+    python: Vec<Frame>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Node {
+    parent: u32,
+    content: Content,
+    /// The stack whose innermost frame this is; found when the first event asks.
+    stack: Option<StackId>,
+}
+
+#[derive(Clone, Copy, Default)]
+enum Content {
+    /// Not defined in any block that could be read.
+    #[default]
+    Lost,
+    Frame(Frame),
+    /// The parent is a C stack, `python` the Python stack of the same moment.
+    Pair {
+        python: u32,
+    },
+}
+
+impl Definitions {
+    fn take_in(&mut self, definition: Definition<'_>, stacks: &mut Stacks) {
+        match definition {
+            Definition::Module { id, start, end, bias, build_id, path } => {
+                let module = Module { path: text(path), build_id: build_id.to_vec(), start, end, bias };
+                self.modules.insert(id, stacks.intern_module(module));
+            }
+            Definition::Code { id, python_version, first_line, file, function, line_table } => {
+                let code = Code {
+                    python_version,
+                    first_line,
+                    file: text(file),
+                    function: text(function),
+                    line_table: line_table.to_vec(),
+                };
+                self.codes.insert(id, stacks.intern_code(code));
+            }
+            Definition::Node { id, parent, frame } => {
+                let content = match frame {
+                    FrameRecord::C { module, offset } => {
+                        let known = self.modules.get(&module).copied();
+                        let module = known.unwrap_or_else(|| stacks.intern_module(Module::default()));
+                        Content::Frame(Frame::C { module, offset })
+                    }
+                    FrameRecord::Unknown { address } => Content::Frame(Frame::Unknown { address }),
+                    FrameRecord::Python { code, instruction } => {
+                        let known = self.codes.get(&code).copied();
+                        let code = known.unwrap_or_else(|| stacks.intern_code(Code::default()));
+                        Content::Frame(Frame::Python { code, instruction })
+                    }
+                    FrameRecord::Pair { python } => Content::Pair { python },
+                };
+                self.define(id, Node { parent, content, stack: None });
+            }
+        }
+    }
+
+    fn define(&mut self, id: u32, node: Node) {
+        // Enough for a gap of a few missing blocks, yet never more memory than a multiple of what was read.
+        const FREE_GAP: usize = 1 << 20;
+        self.defined += 1;
+        let index = id as usize;
+        if index >= self.nodes.len() && index < self.defined * 2 + FREE_GAP {
+            self.nodes.resize(index + 1, Node::default());
+        }
+        match self.nodes.get_mut(index) {
+            Some(place) => *place = node,
+            None => {
+                self.distant.insert(id, node);
+            }
+        }
+    }
+
+    fn node(&self, id: u32) -> Node {
+        match self.nodes.get(id as usize) {
+            // A distant node stays where it is when the dense ones grow past it.
+            None | Some(Node { content: Content::Lost, .. }) => self.distant.get(&id).copied().unwrap_or_default(),
+            Some(node) => *node,
+        }
+    }
+
+    #[cold]
+    fn resolve(&mut self, id: u32, stacks: &mut Stacks) -> Option<StackId> {
+        let node = self.node(id);
+        if let Some(stack) = node.stack {
+            return Some(stack);
+        }
+        let (mut c, mut python) = (std::mem::take(&mut self.c), std::mem::take(&mut self.python));
+        c.clear();
+        python.clear();
+        match node.content {
+            Content::Lost => {}
+            Content::Frame(Frame::Python { .. }) => self.walk(id, stacks, &mut python, is_python),
+            Content::Frame(_) => self.walk(id, stacks, &mut c, |frame| !is_python(frame)),
+            Content::Pair { python: other } => {
+                self.walk(node.parent, stacks, &mut c, |frame| !is_python(frame));
+                self.walk(other, stacks, &mut python, is_python);
+            }
+        }
+        let stack = match node.content {
+            Content::Lost => None,
+            _ => Some(stacks.intern(&c, &python)),
+        };
+        (self.c, self.python) = (c, python);
+        match self.nodes.get_mut(id as usize) {
+            Some(Node { content: Content::Lost, .. }) | None => {
+                if let Some(place) = self.distant.get_mut(&id) {
+                    place.stack = stack;
+                }
+            }
+            Some(place) => place.stack = stack,
+        }
+        stack
+    }
+
+    /// The frames from `innermost` outwards, as many as count, up to the first that is lost. Ends, because the
+    /// decoder lets a node hang only below an older one.
+    fn walk(&self, innermost: u32, stacks: &Stacks, frames: &mut Vec<Frame>, wanted: fn(&Frame) -> bool) {
+        let mut at = innermost;
+        while at != 0 && frames.len() < stacks.deepest() {
+            let node = self.node(at);
+            match node.content {
+                Content::Frame(frame) if wanted(&frame) => frames.push(frame),
+                _ => break,
+            }
+            at = node.parent;
+        }
+    }
+}
+
+fn is_python(frame: &Frame) -> bool {
+    matches!(frame, Frame::Python { .. })
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn definition_size(definition: &Definition<'_>) -> u64 {
+    let texts = match definition {
+        Definition::Module { build_id, path, .. } => 24 + build_id.len() + path.len(),
+        Definition::Code { file, function, line_table, .. } => file.len() + function.len() + line_table.len(),
+        Definition::Node { .. } => 3,
+    };
+    10 + texts as u64
+}
