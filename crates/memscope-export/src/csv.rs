@@ -1,0 +1,214 @@
+//! The csv form of a dump: RFC 4180 with `\n` line ends.
+use crate::digits::{address, push_decimal};
+use crate::rows::{COLUMNS, NOT_APPLICABLE, Row, Value};
+use std::io::{self, Write};
+
+/// Rows are gathered until this many bytes are worth a system call.
+const CHUNK: usize = 256 * 1024;
+
+/// Writes rows to `output` in large pieces; [`CsvWriter::finish`] writes the last one.
+pub struct CsvWriter<W: Write> {
+    output: W,
+    pending: Vec<u8>,
+}
+
+impl<W: Write> CsvWriter<W> {
+    /// Begins with the header line.
+    pub fn new(output: W) -> CsvWriter<W> {
+        let mut pending = Vec::with_capacity(CHUNK + CHUNK / 4);
+        pending.extend_from_slice(COLUMNS.join(",").as_bytes());
+        pending.push(b'\n');
+        CsvWriter { output, pending }
+    }
+
+    pub fn write(&mut self, row: &Row<'_>) -> io::Result<()> {
+        push_row(&mut self.pending, row);
+        if self.pending.len() >= CHUNK { self.drain() } else { Ok(()) }
+    }
+
+    pub fn finish(mut self) -> io::Result<W> {
+        self.drain()?;
+        self.output.flush()?;
+        Ok(self.output)
+    }
+
+    fn drain(&mut self) -> io::Result<()> {
+        self.output.write_all(&self.pending)?;
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+fn push_row(out: &mut Vec<u8>, row: &Row<'_>) {
+    push_decimal(out, row.id);
+    out.push(b',');
+    out.extend_from_slice(row.event.text().as_bytes());
+    out.push(b',');
+    out.extend_from_slice(row.event_type.text().as_bytes());
+    out.push(b',');
+    push_plain(out, row.name.unwrap_or(NOT_APPLICABLE));
+    out.push(b',');
+    push_decimal(out, row.timestamp_ns);
+    out.push(b',');
+    push_decimal(out, u64::from(row.process));
+    out.push(b',');
+    push_decimal(out, u64::from(row.thread));
+    out.push(b',');
+    row.device.push_text(out);
+    out.push(b',');
+    match row.pointer {
+        Some(pointer) => out.extend_from_slice(&address(pointer)),
+        None => out.extend_from_slice(NOT_APPLICABLE.as_bytes()),
+    }
+    out.push(b',');
+    push_attributes(out, row);
+    out.push(b',');
+    push_stack(out, row.python_stack);
+    out.push(b',');
+    push_stack(out, row.c_stack);
+    out.push(b'\n');
+}
+
+/// `"{key:value,key:value}"`, or nothing.
+fn push_attributes(out: &mut Vec<u8>, row: &Row<'_>) {
+    if row.attributes.is_empty() {
+        return;
+    }
+    out.extend_from_slice(b"\"{");
+    for (at, attribute) in row.attributes.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(attribute.key.as_bytes());
+        out.push(b':');
+        match attribute.value {
+            Value::Text(text) => push_escaped(out, text),
+            number => number.push_text(out),
+        }
+    }
+    out.extend_from_slice(b"}\"");
+}
+
+/// A stack cell is quoted even if one frame without a comma would not need it: readers of these files know it so.
+fn push_stack(out: &mut Vec<u8>, stack: &str) {
+    if !stack.is_empty() {
+        out.push(b'"');
+        push_escaped(out, stack);
+        out.push(b'"');
+    }
+}
+
+/// A cell that is quoted only where it must be.
+fn push_plain(out: &mut Vec<u8>, text: &str) {
+    if text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
+        out.push(b'"');
+        push_escaped(out, text);
+        out.push(b'"');
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// The inside of a quoted cell: quotes are doubled.
+fn push_escaped(out: &mut Vec<u8>, text: &str) {
+    let mut pieces = text.split('"');
+    out.extend_from_slice(pieces.next().unwrap_or_default().as_bytes());
+    for piece in pieces {
+        out.extend_from_slice(b"\"\"");
+        out.extend_from_slice(piece.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::{Attribute, DeviceId, Event, EventType, key};
+    use memscope_model::Pool;
+    use proptest::prelude::*;
+
+    fn written(rows: &[Row<'_>]) -> Vec<u8> {
+        let mut writer = CsvWriter::new(Vec::new());
+        for row in rows {
+            writer.write(row).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    fn row<'a>(attributes: &'a [Attribute<'a>]) -> Row<'a> {
+        Row {
+            id: 12,
+            event: Event::Malloc,
+            event_type: EventType::of(Pool::Host),
+            name: None,
+            timestamp_ns: 1_764_753_084_425_691_000,
+            process: 31,
+            thread: 32,
+            device: DeviceId::Cpu,
+            pointer: Some(0x12c0_4140_0000),
+            attributes,
+            python_stack: "",
+            c_stack: "",
+        }
+    }
+
+    #[test]
+    fn a_row_is_spelled_as_the_manual_spells_it() {
+        let attributes = [
+            Attribute { key: key::ALLOCATION_ID, value: Value::Integer(4) },
+            Attribute { key: key::ADDRESS, value: Value::Address(0x12c0_4140_0000) },
+            Attribute { key: key::SIZE, value: Value::Integer(10) },
+        ];
+        let text = String::from_utf8(written(&[row(&attributes)])).unwrap();
+        assert_eq!(
+            text,
+            "ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id,Ptr,Attr,Call Stack(Python),Call Stack(C)\n\
+             12,MALLOC,HOST,N/A,1764753084425691000,31,32,cpu,0x000012c041400000,\
+             \"{allocation_id:4,addr:0x000012c041400000,size:10}\",,\n"
+        );
+    }
+
+    #[test]
+    fn a_row_of_no_device_and_no_address_says_so_in_every_cell() {
+        let start = Row {
+            event: Event::System,
+            event_type: EventType::START_TRACE,
+            device: DeviceId::Unknown,
+            pointer: None,
+            ..row(&[])
+        };
+        let text = String::from_utf8(written(&[start])).unwrap();
+        assert!(text.ends_with("\n12,SYSTEM,START_TRACE,N/A,1764753084425691000,31,32,N/A,N/A,,,\n"), "{text}");
+    }
+
+    #[test]
+    fn more_than_one_chunk_arrives_whole() {
+        let rows = vec![row(&[]); 2 * CHUNK / 60];
+        let text = written(&rows);
+        assert!(text.len() > CHUNK);
+        assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), rows.len() + 1);
+    }
+
+    fn nasty() -> impl Strategy<Value = String> {
+        proptest::collection::vec(
+            prop_oneof![Just('"'), Just(','), Just('\n'), Just('\r'), Just('\''), any::<char>()],
+            0..12,
+        )
+        .prop_map(|characters| characters.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn a_csv_reader_gets_every_text_back(name in nasty(), python in nasty(), c in nasty(), owner in nasty()) {
+            let attributes = [Attribute { key: "owner", value: Value::Text(&owner) }];
+            let hostile = Row { name: Some(&name), python_stack: &python, c_stack: &c, ..row(&attributes) };
+            let bytes = written(&[hostile, row(&[])]);
+            let mut reader = csv::ReaderBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_reader(bytes.as_slice());
+            let records: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
+            prop_assert_eq!(records.len(), 2);
+            prop_assert_eq!(&records[0][3], name.as_str());
+            prop_assert_eq!(&records[0][9], format!("{{owner:{owner}}}"));
+            prop_assert_eq!(&records[0][10], python.as_str());
+            prop_assert_eq!(&records[0][11], c.as_str());
+        }
+    }
+}

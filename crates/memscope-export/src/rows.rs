@@ -1,0 +1,154 @@
+//! What a dump file says: the column names, the words in them, and one row before it has a format.
+use crate::digits::{address, push_decimal};
+use memscope_model::Pool;
+
+/// The header of the csv and the columns of the table, in their order: viewers read the table by position.
+pub const COLUMNS: [&str; 12] = [
+    "ID",
+    "Event",
+    "Event Type",
+    "Name",
+    "Timestamp(ns)",
+    "Process Id",
+    "Thread Id",
+    "Device Id",
+    "Ptr",
+    "Attr",
+    "Call Stack(Python)",
+    "Call Stack(C)",
+];
+
+/// A cell that has nothing to say.
+pub const NOT_APPLICABLE: &str = "N/A";
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Event {
+    Malloc,
+    Free,
+    System,
+}
+
+impl Event {
+    pub const fn text(self) -> &'static str {
+        match self {
+            Event::Malloc => "MALLOC",
+            Event::Free => "FREE",
+            Event::System => "SYSTEM",
+        }
+    }
+}
+
+/// Of a memory event, the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct EventType(&'static str);
+
+impl EventType {
+    pub const START_TRACE: EventType = EventType("START_TRACE");
+
+    pub fn of(pool: Pool) -> EventType {
+        EventType(pool.event_type())
+    }
+
+    pub const fn text(self) -> &'static str {
+        self.0
+    }
+}
+
+/// Whose memory a row is about; decides the file it goes to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DeviceId {
+    Cpu,
+    Npu(u32),
+    /// Of no device in particular: such a row belongs into the file of every device.
+    Unknown,
+}
+
+impl DeviceId {
+    pub fn push_text(self, out: &mut Vec<u8>) {
+        match self {
+            DeviceId::Cpu => out.extend_from_slice(b"cpu"),
+            DeviceId::Npu(number) => push_decimal(out, u64::from(number)),
+            DeviceId::Unknown => out.extend_from_slice(NOT_APPLICABLE.as_bytes()),
+        }
+    }
+
+    pub fn text(self) -> String {
+        match self {
+            DeviceId::Cpu => "cpu".to_owned(),
+            DeviceId::Npu(number) => number.to_string(),
+            DeviceId::Unknown => NOT_APPLICABLE.to_owned(),
+        }
+    }
+}
+
+/// Keys of the `Attr` column.
+pub mod key {
+    pub const ALLOCATION_ID: &str = "allocation_id";
+    pub const ADDRESS: &str = "addr";
+    pub const SIZE: &str = "size";
+    pub const TOTAL: &str = "total";
+    pub const ALLOC_TYPE: &str = "alloc_type";
+    pub const SHADOW: &str = "shadow";
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value<'a> {
+    Integer(u64),
+    Address(u64),
+    Text(&'a str),
+}
+
+impl Value<'_> {
+    pub(crate) fn push_text(self, out: &mut Vec<u8>) {
+        match self {
+            Value::Integer(value) => push_decimal(out, value),
+            Value::Address(value) => out.extend_from_slice(&address(value)),
+            Value::Text(text) => out.extend_from_slice(text.as_bytes()),
+        }
+    }
+}
+
+/// One `key:value` of the `Attr` column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attribute<'a> {
+    pub key: &'static str,
+    pub value: Value<'a>,
+}
+
+/// One row. Every text is as it is meant: quoting and escaping are the writers' business.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row<'a> {
+    pub id: u64,
+    pub event: Event,
+    pub event_type: EventType,
+    /// `None` is written as [`NOT_APPLICABLE`].
+    pub name: Option<&'a str>,
+    pub timestamp_ns: u64,
+    pub process: u32,
+    pub thread: u32,
+    pub device: DeviceId,
+    pub pointer: Option<u64>,
+    pub attributes: &'a [Attribute<'a>],
+    /// One frame a line, innermost first; empty if no stack was recorded.
+    pub python_stack: &'a str,
+    pub c_stack: &'a str,
+}
+
+impl Row<'_> {
+    /// The `size` in the attributes.
+    pub fn size(&self) -> Option<u64> {
+        self.integer(key::SIZE)
+    }
+
+    /// The `allocation_id` in the attributes.
+    pub fn allocation_id(&self) -> Option<u64> {
+        self.integer(key::ALLOCATION_ID)
+    }
+
+    fn integer(&self, key: &str) -> Option<u64> {
+        self.attributes.iter().find(|attribute| attribute.key == key).and_then(|attribute| match attribute.value {
+            Value::Integer(value) => Some(value),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,255 @@
+//! The SQLite form of a dump.
+//!
+//! Rows are gathered and inserted in large transactions into a new file that nobody else can see yet, so neither a
+//! journal nor syncing is needed: a failed export is thrown away as a whole.
+use crate::destination::Brand;
+use crate::digits::{address, push_decimal};
+use crate::pairing::{Pairing, UnpairedCounts};
+use crate::rows::{COLUMNS, DeviceId, Event, EventType, NOT_APPLICABLE, Row, Value};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Statement, ToSql};
+use std::ops::Range;
+use std::path::Path;
+
+/// A transaction ends at this many rows, or at this many bytes of text if stacks are deep.
+const BATCH_ROWS: usize = 100_000;
+const BATCH_TEXT: usize = 32 << 20;
+/// Rows with stacks are kilobytes long: with SQLite's usual 4 KiB most of them would spill to overflow pages.
+const PAGE_BYTES: u32 = 16384;
+
+/// Writes rows to a database; [`DbWriter::finish`] writes the last ones and closes it.
+pub struct DbWriter {
+    connection: Connection,
+    brand: Brand,
+    batch: Vec<BatchRow>,
+    text: Vec<u8>,
+    pairing: Pairing,
+    paired_rows: u64,
+}
+
+/// What a database came to.
+pub(crate) struct Written {
+    pub(crate) paired_rows: u64,
+    pub(crate) unpaired: UnpairedCounts,
+}
+
+/// A row whose texts are in [`DbWriter::text`].
+struct BatchRow {
+    id: u64,
+    timestamp_ns: u64,
+    process: u32,
+    thread: u32,
+    constants: Constants,
+    pointer: Option<u64>,
+    name: Option<Range<usize>>,
+    attributes: Range<usize>,
+    python_stack: Range<usize>,
+    c_stack: Range<usize>,
+    paired: bool,
+}
+
+/// Cells that are mostly the same in one row and the next; bound again only if they change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Constants {
+    event: Event,
+    event_type: EventType,
+    device: DeviceId,
+}
+
+impl DbWriter {
+    /// `path` is an empty file or none.
+    pub fn create(path: &Path, brand: Brand) -> rusqlite::Result<DbWriter> {
+        let connection = Connection::open(path)?;
+        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+        connection.pragma_update(None, "journal_mode", "OFF")?;
+        connection.pragma_update(None, "synchronous", "OFF")?;
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        create_table(&connection, brand.table())?;
+        Ok(DbWriter {
+            connection,
+            brand,
+            batch: Vec::new(),
+            text: Vec::new(),
+            pairing: Pairing::default(),
+            paired_rows: 0,
+        })
+    }
+
+    pub fn write(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
+        let paired = self.pairing.admit(row).is_ok();
+        self.paired_rows += u64::from(paired);
+        let name = row.name.map(|name| self.keep(name.as_bytes()));
+        let start = self.text.len();
+        push_json(&mut self.text, row);
+        let attributes = start..self.text.len();
+        let python_stack = self.keep(row.python_stack.as_bytes());
+        let c_stack = self.keep(row.c_stack.as_bytes());
+        self.batch.push(BatchRow {
+            id: row.id,
+            timestamp_ns: row.timestamp_ns,
+            process: row.process,
+            thread: row.thread,
+            constants: Constants { event: row.event, event_type: row.event_type, device: row.device },
+            pointer: row.pointer,
+            name,
+            attributes,
+            python_stack,
+            c_stack,
+            paired,
+        });
+        if self.batch.len() >= BATCH_ROWS || self.text.len() >= BATCH_TEXT { self.insert_batch() } else { Ok(()) }
+    }
+
+    /// Rows in the table that viewers read.
+    pub fn paired_rows(&self) -> u64 {
+        self.paired_rows
+    }
+
+    pub(crate) fn finish(mut self) -> rusqlite::Result<Written> {
+        self.insert_batch()?;
+        self.connection.close().map_err(|(_, error)| error)?;
+        Ok(Written { paired_rows: self.paired_rows, unpaired: self.pairing.counts })
+    }
+
+    /// As if the disk had no room for more.
+    #[cfg(test)]
+    pub(crate) fn allow_pages(&self, pages: u32) {
+        self.connection.pragma_update(None, "max_page_count", pages).unwrap();
+    }
+
+    fn keep(&mut self, text: &[u8]) -> Range<usize> {
+        let start = self.text.len();
+        self.text.extend_from_slice(text);
+        start..self.text.len()
+    }
+
+    fn insert_batch(&mut self) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        {
+            let mut paired = Insertion::new(&transaction, self.brand.table())?;
+            let mut unpaired = None;
+            for row in &self.batch {
+                if row.paired {
+                    paired.insert(row, &self.text)?;
+                    continue;
+                }
+                let insertion = match &mut unpaired {
+                    Some(insertion) => insertion,
+                    None => {
+                        create_table(&transaction, self.brand.unpaired_table())?;
+                        unpaired.insert(Insertion::new(&transaction, self.brand.unpaired_table())?)
+                    }
+                };
+                insertion.insert(row, &self.text)?;
+            }
+        }
+        transaction.commit()?;
+        self.batch.clear();
+        self.text.clear();
+        Ok(())
+    }
+}
+
+fn create_table(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+    let columns: Vec<String> = COLUMNS
+        .iter()
+        .map(|column| match *column {
+            "ID" | "Timestamp(ns)" | "Process Id" | "Thread Id" => format!("\"{column}\" INTEGER"),
+            _ => format!("\"{column}\" TEXT"),
+        })
+        .collect();
+    connection.execute(&format!("CREATE TABLE IF NOT EXISTS {name} ({})", columns.join(", ")), ())?;
+    Ok(())
+}
+
+/// The prepared insertion into one table, with what is bound to it at the moment.
+struct Insertion<'c> {
+    statement: Statement<'c>,
+    bound: Option<Constants>,
+    name_bound: bool,
+}
+
+impl<'c> Insertion<'c> {
+    fn new(connection: &'c Connection, table: &str) -> rusqlite::Result<Insertion<'c>> {
+        let places: Vec<String> = (1..=COLUMNS.len()).map(|number| format!("?{number}")).collect();
+        let statement = connection.prepare(&format!("INSERT INTO {table} VALUES ({})", places.join(",")))?;
+        Ok(Insertion { statement, bound: None, name_bound: true })
+    }
+
+    fn insert(&mut self, row: &BatchRow, text: &[u8]) -> rusqlite::Result<()> {
+        let Insertion { statement, bound, name_bound } = self;
+        statement.raw_bind_parameter(1, signed(row.id))?;
+        if *bound != Some(row.constants) {
+            let Constants { event, event_type, device } = row.constants;
+            statement.raw_bind_parameter(2, event.text())?;
+            statement.raw_bind_parameter(3, event_type.text())?;
+            statement.raw_bind_parameter(8, device.text())?;
+            *bound = Some(row.constants);
+        }
+        match &row.name {
+            Some(name) => {
+                statement.raw_bind_parameter(4, Text(&text[name.clone()]))?;
+                *name_bound = true;
+            }
+            None if *name_bound => {
+                statement.raw_bind_parameter(4, NOT_APPLICABLE)?;
+                *name_bound = false;
+            }
+            None => {}
+        }
+        statement.raw_bind_parameter(5, signed(row.timestamp_ns))?;
+        statement.raw_bind_parameter(6, row.process)?;
+        statement.raw_bind_parameter(7, row.thread)?;
+        match row.pointer {
+            Some(pointer) => statement.raw_bind_parameter(9, Text(&address(pointer)))?,
+            None => statement.raw_bind_parameter(9, NOT_APPLICABLE)?,
+        }
+        statement.raw_bind_parameter(10, Text(&text[row.attributes.clone()]))?;
+        statement.raw_bind_parameter(11, Text(&text[row.python_stack.clone()]))?;
+        statement.raw_bind_parameter(12, Text(&text[row.c_stack.clone()]))?;
+        statement.raw_execute()?;
+        Ok(())
+    }
+}
+
+/// Bytes that are known to be UTF-8.
+struct Text<'a>(&'a [u8]);
+
+impl ToSql for Text<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.0)))
+    }
+}
+
+/// SQLite has no larger integer; no clock and no counter gets there.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// The attributes as a JSON object without blanks. All values are strings: readers take a number for 0.
+fn push_json(out: &mut Vec<u8>, row: &Row<'_>) {
+    out.push(b'{');
+    for (at, attribute) in row.attributes.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.push(b'"');
+        out.extend_from_slice(attribute.key.as_bytes());
+        out.extend_from_slice(b"\":");
+        match attribute.value {
+            // A string always has a JSON form.
+            Value::Text(text) => serde_json::to_writer(&mut *out, text).unwrap_or_default(),
+            Value::Integer(value) => {
+                out.push(b'"');
+                push_decimal(out, value);
+                out.push(b'"');
+            }
+            Value::Address(value) => {
+                out.push(b'"');
+                out.extend_from_slice(&address(value));
+                out.push(b'"');
+            }
+        }
+    }
+    out.push(b'}');
+}

@@ -1,0 +1,145 @@
+//! The call stack cells of a row, rendered once for each distinct frame and kept for stacks that come again.
+use memscope_model::{Frame, StackId, Stacks};
+use memscope_symbols::{Symbolizer, python_line, render_c, render_python};
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::Path;
+
+/// Texts of whole stacks are kept up to this many bytes, then all forgotten: those in use come back at once, and
+/// frames, which cost the symbol lookups, are never forgotten.
+const KEPT_STACK_BYTES: usize = 64 << 20;
+
+/// Renders stacks of one process.
+pub(crate) struct StackTexts<'s> {
+    symbolizer: &'s mut Symbolizer,
+    frame_text: String,
+    frames: FxHashMap<Frame, Range<usize>>,
+    stack_text: String,
+    stacks: FxHashMap<StackId, Cells>,
+}
+
+/// A stack's two texts stand next to each other, the Python one first.
+#[derive(Clone, Copy)]
+struct Cells {
+    start: usize,
+    middle: usize,
+    end: usize,
+}
+
+impl<'s> StackTexts<'s> {
+    pub(crate) fn new(symbolizer: &'s mut Symbolizer) -> StackTexts<'s> {
+        StackTexts {
+            symbolizer,
+            frame_text: String::new(),
+            frames: FxHashMap::default(),
+            stack_text: String::new(),
+            stacks: FxHashMap::default(),
+        }
+    }
+
+    /// The Python and the C cell: one frame a line, innermost first, empty if nothing was recorded.
+    pub(crate) fn cells(&mut self, stack: StackId, stacks: &Stacks) -> (&str, &str) {
+        if stack == StackId::NONE {
+            return ("", "");
+        }
+        let cells = match self.stacks.get(&stack) {
+            Some(known) => *known,
+            None => self.render(stack, stacks),
+        };
+        (&self.stack_text[cells.start..cells.middle], &self.stack_text[cells.middle..cells.end])
+    }
+
+    /// What could not be named and why.
+    pub(crate) fn problems(&self) -> &[String] {
+        self.symbolizer.problems()
+    }
+
+    fn render(&mut self, stack: StackId, stacks: &Stacks) -> Cells {
+        if self.stack_text.len() > KEPT_STACK_BYTES {
+            self.stack_text.clear();
+            self.stacks.clear();
+        }
+        let start = self.stack_text.len();
+        self.push_frames(stacks.python_frames(stack), stacks);
+        let middle = self.stack_text.len();
+        self.push_frames(stacks.c_frames(stack), stacks);
+        let cells = Cells { start, middle, end: self.stack_text.len() };
+        self.stacks.insert(stack, cells);
+        cells
+    }
+
+    fn push_frames(&mut self, frames: impl Iterator<Item = Frame>, stacks: &Stacks) {
+        for (depth, frame) in frames.enumerate() {
+            if depth > 0 {
+                self.stack_text.push('\n');
+            }
+            let range = self.frames.entry(frame).or_insert_with(|| {
+                let start = self.frame_text.len();
+                self.frame_text.push_str(&frame_text(frame, stacks, self.symbolizer));
+                start..self.frame_text.len()
+            });
+            self.stack_text.push_str(&self.frame_text[range.clone()]);
+        }
+    }
+}
+
+fn frame_text(frame: Frame, stacks: &Stacks, symbolizer: &mut Symbolizer) -> String {
+    match frame {
+        Frame::C { module, offset } => {
+            let module = stacks.module(module);
+            let frames = symbolizer.c_frames(Path::new(&module.path), &module.build_id, offset);
+            let path = one_line(&module.path);
+            if frames.iter().any(is_broken) {
+                let whole: Vec<_> = frames.iter().cloned().map(unbroken).collect();
+                return render_c(&path, offset, &whole);
+            }
+            render_c(&path, offset, frames)
+        }
+        Frame::Unknown { address } => format!("[{address:#x}]"),
+        Frame::Python { code, instruction } => {
+            let code = stacks.code(code);
+            let line = python_line(code.python_version, code.first_line, &code.line_table, instruction);
+            render_python(&one_line(&code.file), line, &one_line(&code.function))
+        }
+    }
+}
+
+fn is_broken(frame: &memscope_symbols::Frame) -> bool {
+    let broken = |text: &Option<String>| text.as_deref().is_some_and(|text| text.contains(char::is_control));
+    broken(&frame.function) || broken(&frame.file)
+}
+
+fn unbroken(mut frame: memscope_symbols::Frame) -> memscope_symbols::Frame {
+    frame.function = frame.function.map(|text| one_line(&text).into_owned());
+    frame.file = frame.file.map(|text| one_line(&text).into_owned());
+    frame
+}
+
+/// A name may hold any character, but a line break in it would look like another frame, and a NUL ends the cell for
+/// most readers of a database: control characters are shown as escapes.
+fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_and_all_others_kept() {
+        assert_eq!(one_line("a\nb\r\t\0\"é,"), "a\\nb\\r\\t\\u{0}\"é,");
+        assert!(matches!(one_line("plain, \"quoted\" é"), Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,5 @@
+//! Recordings made to order, exported and read back.
+mod files;
+mod insight;
+mod recording;
+mod rows;

@@ -1,0 +1,212 @@
+//! Which code object a frame runs: a number that stays right although code objects die and their addresses come back.
+use super::interpreter::{Interpreter, is_plausible, load};
+use super::layout::{BYTES_DATA, BYTES_SIZE, Layout, OBJECT_REFERENCES, OBJECT_TYPE};
+use super::table::{Entry, Table};
+use super::text;
+use crate::{CodeDefinition, DefinitionSink};
+
+const TEXT_CAPACITY: usize = 4096;
+const LINE_TABLE_CAPACITY: usize = 48 * 1024;
+
+/// Room to decode two strings; not on the stack, which may be a small one.
+#[repr(C)]
+pub(super) struct Scratch {
+    file: [u8; TEXT_CAPACITY],
+    function: [u8; TEXT_CAPACITY],
+}
+
+/// What tells a code object from another one that was at the same address before.
+///
+/// From 3.12 on this is exact: the interpreter numbers its code objects, and `stamp` has the number (until 2^32 code
+/// objects were made; from then on it is 0). Without it, two code objects are taken for one if all addresses are the
+/// same, the first line is, and their line tables have the same length, first and last eight bytes: that is, the same
+/// function of the same file, compiled again after the first one died, with another line structure in the middle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub(super) struct Fingerprint {
+    file: usize,
+    function: usize,
+    line_table: usize,
+    stamp: u64,
+}
+
+impl Fingerprint {
+    /// The fingerprint of the code object at `code`; `None` while it is being destroyed, when its parts are gone.
+    ///
+    /// # Safety
+    /// `code` must be a code object, live or in its destructor.
+    #[inline]
+    unsafe fn of(layout: &Layout, code: usize) -> Option<Fingerprint> {
+        // SAFETY: the caller's, and the layout is that of this interpreter.
+        unsafe {
+            // 3.11 drops a frame's reference to its code before it unlinks the frame. The low half, because newer
+            // versions keep flags in the upper one; immortal objects are not 0 there.
+            if load::<u32>(code, OBJECT_REFERENCES) == 0 {
+                return None;
+            }
+            let line_table = load::<usize>(code, layout.code_line_table.into());
+            let number = layout.code_version.map_or(0, |offset| load::<u32>(code, offset.into()));
+            let stamp = if number != 0 {
+                number.into()
+            } else if is_plausible(line_table) {
+                outline(line_table, load(code, layout.code_first_line.into()))
+            } else {
+                return None;
+            };
+            Some(Fingerprint {
+                file: load(code, layout.code_file.into()),
+                function: load(code, layout.code_function.into()),
+                line_table,
+                stamp,
+            })
+        }
+    }
+
+    /// Whether this is the fingerprint of the code object at `code`, with as few loads as will do.
+    ///
+    /// # Safety
+    /// As for [`Fingerprint::of`].
+    #[inline(always)]
+    pub(super) unsafe fn is_of(&self, layout: &Layout, code: usize) -> bool {
+        // SAFETY: the caller's, and the layout is that of this interpreter. The line table is looked into if it is the
+        // one that was remembered, and the code is live.
+        unsafe {
+            let other_table = load::<usize>(code, layout.code_line_table.into()) ^ self.line_table;
+            if let Some(offset) = layout.code_version {
+                let number = load::<u32>(code, offset.into());
+                if number != 0 {
+                    // The line table too, for interpreters other than the main one count for themselves.
+                    return (u64::from(number) ^ self.stamp) | other_table as u64 == 0;
+                }
+            }
+            let other_file = load::<usize>(code, layout.code_file.into()) ^ self.file;
+            let other_function = load::<usize>(code, layout.code_function.into()) ^ self.function;
+            (other_table | other_file | other_function) == 0
+                && load::<u32>(code, OBJECT_REFERENCES) != 0
+                && outline(self.line_table, load(code, layout.code_first_line.into())) == self.stamp
+        }
+    }
+}
+
+/// First line, and size, beginning and end of a line table, mixed.
+///
+/// # Safety
+/// `table` must be a live `bytes` object.
+#[inline(always)]
+unsafe fn outline(table: usize, first_line: u32) -> u64 {
+    // SAFETY: the caller's. Eight bytes from the start of the data exist even in an empty `bytes`: there is a
+    // terminating zero, and objects are allocated in multiples of eight.
+    unsafe {
+        let size = load::<usize>(table, BYTES_SIZE);
+        let first = load::<u64>(table, BYTES_DATA);
+        let last = ((table + BYTES_DATA + size.saturating_sub(8)) as *const u64).read_unaligned();
+        (first ^ (size as u64) << 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ last ^ u64::from(first_line) << 32
+    }
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Known {
+    fingerprint: Fingerprint,
+    id: u32,
+}
+
+/// The code objects a lane has met.
+pub(super) struct CodeTable {
+    by_address: Table<Known>,
+    /// By hash of the contents of the definition, so that code compiled from the same text again and again is defined
+    /// once: neither the spool nor the tree of stacks grows with it.
+    by_contents: Table<u32>,
+    defined: u32,
+}
+
+impl CodeTable {
+    pub(super) const fn new() -> CodeTable {
+        CodeTable { by_address: Table::new(), by_contents: Table::new(), defined: 0 }
+    }
+
+    /// Forgets all code but not which numbers were given.
+    pub(super) fn forget(&mut self) {
+        self.by_address.clear();
+        self.by_contents.clear();
+    }
+
+    /// The number of the code object at `code` and its fingerprint, defining it if need be; `None` if it is none, is
+    /// being destroyed, or there is no memory to remember it.
+    ///
+    /// # Safety
+    /// `code` must be 0, implausible, or an object that a frame of the current thread refers to.
+    pub(super) unsafe fn identify<S: DefinitionSink>(
+        &mut self,
+        interpreter: &Interpreter,
+        code: usize,
+        scratch: &mut Scratch,
+        sink: &mut S,
+    ) -> Option<(Fingerprint, u32)> {
+        // SAFETY: the caller's; the type is a field of every object.
+        if !is_plausible(code) || unsafe { load::<usize>(code, OBJECT_TYPE) } != interpreter.code_type {
+            return None;
+        }
+        // SAFETY: it is a code object by its type.
+        let fingerprint = unsafe { Fingerprint::of(&interpreter.layout, code) }?;
+        let known = match self.by_address.entry(code as u64)? {
+            Entry::Known(known) if known.fingerprint == fingerprint => return Some((fingerprint, known.id)),
+            Entry::Known(known) | Entry::New(known) => known,
+        };
+        let layout = &interpreter.layout;
+        // SAFETY: the code object is live (its count is not 0) and stays so while the frame refers to it, and so do
+        // its strings and its line table.
+        let (file, function, line_table, first_line) = unsafe {
+            (
+                text::utf8(layout, fingerprint.file, &mut scratch.file),
+                text::utf8(layout, fingerprint.function, &mut scratch.function),
+                text::bytes(fingerprint.line_table, LINE_TABLE_CAPACITY),
+                load::<i32>(code, layout.code_first_line.into()).max(0) as u32,
+            )
+        };
+        let contents = hash_of_contents(file, function, line_table, first_line);
+        let id = match self.by_contents.entry(contents) {
+            Some(Entry::Known(id)) => *id,
+            entry => {
+                let id = self.defined;
+                if let Some(Entry::New(value)) = entry {
+                    *value = id;
+                }
+                self.defined += 1;
+                sink.code(&CodeDefinition {
+                    id,
+                    python_version: layout.version,
+                    first_line,
+                    file,
+                    function,
+                    line_table,
+                });
+                id
+            }
+        };
+        *known = Known { fingerprint, id };
+        Some((fingerprint, id))
+    }
+}
+
+/// 64 bits that differ for different definitions, but for one chance in 2^64; never 0.
+fn hash_of_contents(file: &[u8], function: &[u8], line_table: &[u8], first_line: u32) -> u64 {
+    let mut state = mix(0x243f_6a88_85a3_08d3, u64::from(first_line));
+    for part in [file, function, line_table] {
+        // The length keeps the border between two parts from moving.
+        state = mix(state, part.len() as u64);
+        let (words, rest) = part.as_chunks::<8>();
+        for word in words {
+            state = mix(state, u64::from_le_bytes(*word));
+        }
+        let rest = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        state = mix(state, rest);
+    }
+    state.max(1)
+}
+
+/// Multiplies to 128 bits and folds the halves: every bit of both inputs reaches every bit of the state.
+fn mix(state: u64, word: u64) -> u64 {
+    let product = u128::from(state ^ 0x1319_8a2e_0370_7344) * u128::from(word ^ 0xa409_3822_299f_31d0);
+    (product as u64 ^ (product >> 64) as u64).wrapping_add(state.rotate_left(23))
+}

@@ -1,0 +1,413 @@
+//! Walking a thread's frames, and recognising what has not changed since the last time.
+//!
+//! The lane remembers its last stack as an array, the outermost frame first. A capture follows the chain of frames from
+//! the innermost one. Where a frame is found in the array, the walk goes on in lockstep with it, downwards in the
+//! array and outwards in the chain, comparing each frame with what is remembered. At the end, frames that were not
+//! found are put on top of those that were, and nodes are looked up from the outermost change upwards.
+//!
+//! Why this is right. Two things hold between captures: (1) a remembered frame has the contents (code and position)
+//! that its node stands for, and (2) its node is the child of the node below it, or of none at the bottom. A capture
+//! compares, for each of the `depth` innermost frames, the address of the frame, the address of its code, its position
+//! and the fingerprint of its code with what is remembered at that place, each time; nothing is skipped because
+//! something else was equal. What differs is read anew, and every node from there upwards is looked up again, so that
+//! (1) and (2) hold afterwards and the answer stands for exactly the frames that are there. The walk may stop when it
+//! has compared `depth` frames and is still in lockstep: below, the array may be out of date, but only there, and what
+//! is below `depth` is cut off by whoever reads the stack. When those frames come within `depth` again they are compared
+//! like all others.
+use super::code::{CodeTable, Fingerprint, Scratch};
+use super::interpreter::{Interpreter, interpreter, is_plausible};
+use super::layout::{Layout, PYTHON_3_9, PYTHON_3_10, PYTHON_3_11, PYTHON_3_12};
+use crate::tree::{FrameKey, Interned, NodeId, Tree};
+use crate::{DefinitionSink, Frame};
+use core::ptr::NonNull;
+
+/// Frames remembered, and followed at most in one capture.
+const CAPACITY: usize = 4096;
+const DEEPEST: usize = 1000;
+/// How far from the innermost remembered frame to look for a frame; missing one costs time only.
+const SEARCHED: usize = 64;
+/// `Remembered::code_id` of a frame that is no Python function: where C code entered the interpreter, or not set up yet.
+const NO_CODE: u32 = u32::MAX;
+
+/// One line of the cache.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Remembered {
+    frame: usize,
+    code: usize,
+    position: usize,
+    fingerprint: Fingerprint,
+    code_id: u32,
+    node: NodeId,
+}
+
+#[repr(C)]
+struct Memory {
+    remembered: [Remembered; CAPACITY],
+    /// The frames of the current walk, innermost first.
+    walked: [usize; CAPACITY],
+    scratch: Scratch,
+}
+
+/// The Python stack of one lane. All zero bytes are a valid, empty one.
+pub struct PythonStack {
+    /// Mapped when the first Python frame is met; pages that are not used cost nothing.
+    memory: Option<NonNull<Memory>>,
+    /// Number of remembered frames.
+    length: usize,
+    /// The highest `length` so far: above it, memory was never touched.
+    touched: usize,
+    codes: CodeTable,
+}
+
+/// How far a walk has come.
+struct Trail {
+    /// The frame to look at next, 0 after the outermost.
+    frame: usize,
+    /// Frames behind us, all of them noted in `Memory::walked`.
+    count: usize,
+    /// Those of them that are Python functions.
+    python_frames: usize,
+}
+
+/// A part of a walk in lockstep.
+struct Stretch {
+    /// The frame to look at next, 0 after the outermost.
+    frame: usize,
+    /// Python functions among the frames of the walk so far.
+    python_frames: usize,
+    /// Remembered frames not compared yet: the one to compare next is the last of them.
+    left: usize,
+}
+
+/// How the frames of a walk relate to the remembered ones.
+struct Walk {
+    /// This many of the outermost remembered frames are still in place.
+    kept: usize,
+    /// This many of the innermost walked frames go on top of them.
+    fresh: usize,
+    /// The lowest kept frame whose contents changed, `usize::MAX` for none.
+    changed: usize,
+}
+
+impl PythonStack {
+    /// An empty stack; takes memory with the first Python frame.
+    pub const fn new() -> PythonStack {
+        PythonStack { memory: None, length: 0, touched: 0, codes: CodeTable::new() }
+    }
+
+    /// The node of the innermost Python frame, `NONE` if this thread runs no Python (or an unknown one). `depth`, 1 to
+    /// 1000, is how many of the innermost frames are wanted: that many have the right ancestors.
+    ///
+    /// # Safety
+    /// The caller must be in C code of the thread that this lane belongs to, called from Python or not, and must use
+    /// the same `tree` and `sink` each time.
+    #[inline]
+    pub unsafe fn capture<S: DefinitionSink>(&mut self, depth: usize, tree: &mut Tree, sink: &mut S) -> NodeId {
+        let Some(interpreter) = interpreter() else { return NodeId::NONE };
+        let innermost = interpreter.current_frame();
+        if innermost == 0 {
+            return NodeId::NONE;
+        }
+        // SAFETY: `innermost` is this thread's innermost frame, which stands still while its C code runs.
+        unsafe { self.capture_from(interpreter, innermost, depth, tree, sink) }
+    }
+
+    /// Forgets the last stack and all code, but not which numbers were given to code: whatever is met again is defined
+    /// again.
+    pub fn forget(&mut self) {
+        if let Some(memory) = self.memory {
+            // SAFETY: mapped whole and used by this lane alone; zero bytes are a frame that is never unchanged.
+            unsafe { (&raw mut (*memory.as_ptr()).remembered).cast::<Remembered>().write_bytes(0, self.touched) };
+        }
+        self.length = 0;
+        self.codes.forget();
+    }
+
+    /// # Safety
+    /// `innermost` must be implausible or the first of a chain of frames that stands still.
+    unsafe fn capture_from<S: DefinitionSink>(
+        &mut self,
+        interpreter: &Interpreter,
+        innermost: usize,
+        depth: usize,
+        tree: &mut Tree,
+        sink: &mut S,
+    ) -> NodeId {
+        let depth = depth.clamp(1, DEEPEST);
+        let Some(memory) = self.memory() else { return NodeId::NONE };
+        // SAFETY: mapped whole, zeroed, and used by this lane alone.
+        let memory = unsafe { &mut *memory.as_ptr() };
+        // SAFETY: the caller's.
+        let mut walk = unsafe { self.walk(interpreter, innermost, depth, memory, sink) };
+        if walk.kept + walk.fresh > CAPACITY {
+            // Frames below `depth` have piled up: forget them all and take the innermost ones alone.
+            self.length = 0;
+            // SAFETY: the caller's.
+            walk = unsafe { self.walk(interpreter, innermost, depth, memory, sink) };
+        }
+        let Memory { remembered, walked, scratch } = memory;
+        let length = walk.kept + walk.fresh;
+        let new = remembered.get_mut(walk.kept..length).unwrap_or_default();
+        let frames = walked.get(..walk.fresh).unwrap_or_default();
+        for (entry, frame) in new.iter_mut().zip(frames.iter().rev()) {
+            entry.frame = *frame;
+            // SAFETY: a frame of the chain.
+            unsafe {
+                if !is_unchanged(&interpreter.layout, entry) {
+                    self.refresh(interpreter, entry, scratch, sink);
+                }
+            }
+        }
+        self.length = length;
+        self.touched = self.touched.max(length);
+        let first = walk.changed.min(walk.kept);
+        let mut node = match first.checked_sub(1).and_then(|below| remembered.get(below)) {
+            Some(below) => below.node,
+            None => NodeId::NONE,
+        };
+        for (at, entry) in remembered.iter_mut().enumerate().take(length).skip(first) {
+            if entry.code_id != NO_CODE {
+                let instruction = interpreter.layout.instruction(entry.code, entry.position);
+                match tree.intern(node, FrameKey::python(entry.code_id, instruction)) {
+                    Interned::Known(id) => node = id,
+                    Interned::New(id) => {
+                        sink.node(id, node, Frame::Python { code: entry.code_id, instruction });
+                        node = id;
+                    }
+                    Interned::Full => {
+                        // What is above has no nodes: only what is below may be relied on next time.
+                        self.length = at;
+                        return NodeId::NONE;
+                    }
+                }
+            }
+            entry.node = node;
+        }
+        match length.checked_sub(1).and_then(|top| remembered.get(top)) {
+            Some(top) => top.node,
+            None => NodeId::NONE,
+        }
+    }
+
+    /// Follows the chain from `innermost`, compares what is remembered and brings it up to date where it is kept.
+    ///
+    /// # Safety
+    /// As for `capture_from`.
+    #[inline]
+    unsafe fn walk<S: DefinitionSink>(
+        &mut self,
+        interpreter: &Interpreter,
+        innermost: usize,
+        depth: usize,
+        memory: &mut Memory,
+        sink: &mut S,
+    ) -> Walk {
+        // Out of lockstep go further than asked for: lockstep will do next time, as long as returns stay within that.
+        let enough = depth * 2 + 16;
+        let mut trail = Trail { frame: innermost, count: 0, python_frames: 0 };
+        // A chain that has become a ring ends the walk by the count.
+        while is_plausible(trail.frame) && trail.python_frames < enough && trail.count < CAPACITY {
+            if let Some(found) = find(&memory.remembered, self.length, trail.frame) {
+                let fresh = trail.count;
+                // SAFETY: the caller's.
+                if let Some(changed) = unsafe { self.lockstep(interpreter, &mut trail, found, depth, memory, sink) } {
+                    return Walk { kept: found + 1, fresh, changed };
+                }
+                continue;
+            }
+            // SAFETY: a frame of the chain.
+            unsafe {
+                let is_python = !interpreter.layout.is_entry(trail.frame);
+                trail.step(interpreter, is_python, &mut memory.walked);
+            }
+        }
+        Walk { kept: 0, fresh: trail.count, changed: usize::MAX }
+    }
+
+    /// Compares the frames from `trail` outwards with the remembered ones from number `found` downwards. Answers the
+    /// lowest one whose contents changed if they are the same frames down to the outermost, or for `depth` frames; if
+    /// not, the trail has moved on by at least one frame and nothing is kept of what was remembered.
+    ///
+    /// # Safety
+    /// As for `capture_from`; frame number `found` must be the one at the trail.
+    #[inline]
+    unsafe fn lockstep<S: DefinitionSink>(
+        &mut self,
+        interpreter: &Interpreter,
+        trail: &mut Trail,
+        found: usize,
+        depth: usize,
+        memory: &mut Memory,
+        sink: &mut S,
+    ) -> Option<usize> {
+        let mut changed = usize::MAX;
+        let Memory { remembered, walked, scratch } = memory;
+        let mut stretch = Stretch { frame: trail.frame, python_frames: trail.python_frames, left: found + 1 };
+        let layout = &interpreter.layout;
+        loop {
+            // With the offsets as constants this takes half as many loads. Published layouts are no constants.
+            // SAFETY: the caller's; `left` frames are remembered.
+            unsafe {
+                match layout.version {
+                    0x0309 => compare(&PYTHON_3_9, remembered, &mut stretch, depth),
+                    0x030a => compare(&PYTHON_3_10, remembered, &mut stretch, depth),
+                    0x030b => compare(&PYTHON_3_11, remembered, &mut stretch, depth),
+                    0x030c => compare(&PYTHON_3_12, remembered, &mut stretch, depth),
+                    _ => compare(layout, remembered, &mut stretch, depth),
+                }
+            }
+            if stretch.python_frames >= depth {
+                return Some(changed);
+            }
+            let Some(at) = stretch.left.checked_sub(1) else {
+                if stretch.frame == 0 {
+                    return Some(changed);
+                }
+                break;
+            };
+            let entry = remembered.get_mut(at)?;
+            if entry.frame != stretch.frame {
+                break;
+            }
+            // If lockstep is lost further out, all nodes above are looked up anyway.
+            // SAFETY: a frame of the chain.
+            unsafe { self.refresh(interpreter, entry, scratch, sink) };
+            changed = at;
+            // SAFETY: as before.
+            unsafe { stretch.pass(layout, entry) };
+            if stretch.python_frames >= depth {
+                return Some(changed);
+            }
+        }
+        // The frames that were found are the remembered ones; they stay behind us as walked.
+        let passed = remembered.get(stretch.left..=found)?.iter().rev();
+        for (entry, place) in passed.zip(walked.get_mut(trail.count..)?) {
+            *place = entry.frame;
+            trail.count += 1;
+        }
+        (trail.frame, trail.python_frames) = (stretch.frame, stretch.python_frames);
+        None
+    }
+
+    /// Reads what `entry.frame` is doing now.
+    ///
+    /// # Safety
+    /// `entry.frame` must be a frame of the current thread.
+    #[inline(never)]
+    unsafe fn refresh<S: DefinitionSink>(
+        &mut self,
+        interpreter: &Interpreter,
+        entry: &mut Remembered,
+        scratch: &mut Scratch,
+        sink: &mut S,
+    ) {
+        // SAFETY: the caller's; a frame keeps what it calls its code alive.
+        unsafe {
+            let code = interpreter.layout.code_of(entry.frame);
+            entry.position = interpreter.layout.position_of(entry.frame);
+            if interpreter.layout.is_entry(entry.frame) {
+                // Frames of this kind have a code (or None) of their own that no function shares, so that the
+                // address alone tells them next time.
+                (entry.code, entry.code_id) = (code, NO_CODE);
+            } else if let Some((fingerprint, id)) = self.codes.identify(interpreter, code, scratch, sink) {
+                (entry.code, entry.fingerprint, entry.code_id) = (code, fingerprint, id);
+            } else {
+                // Not set up yet, or half destroyed: there may be a function at this address next time. 0 never
+                // counts as unchanged.
+                (entry.code, entry.code_id) = (0, NO_CODE);
+            }
+        }
+    }
+
+    #[inline]
+    fn memory(&mut self) -> Option<NonNull<Memory>> {
+        if self.memory.is_none() {
+            self.memory = memscope_sys::map_anonymous(size_of::<Memory>()).ok().map(NonNull::cast);
+        }
+        self.memory
+    }
+}
+
+impl Default for PythonStack {
+    fn default() -> Self {
+        PythonStack::new()
+    }
+}
+
+impl Trail {
+    /// Notes the frame and goes on to its caller.
+    ///
+    /// # Safety
+    /// `self.frame` must be a frame of the current thread.
+    #[inline]
+    unsafe fn step(&mut self, interpreter: &Interpreter, is_python: bool, walked: &mut [usize; CAPACITY]) {
+        let Some(place) = walked.get_mut(self.count) else { return };
+        *place = self.frame;
+        self.count += 1;
+        self.python_frames += usize::from(is_python);
+        // SAFETY: the caller's.
+        self.frame = unsafe { interpreter.layout.previous_of(self.frame) };
+    }
+}
+
+/// The number of the remembered frame at address `frame`, looked for from the innermost one.
+#[inline]
+fn find(remembered: &[Remembered; CAPACITY], length: usize, frame: usize) -> Option<usize> {
+    let searched = remembered.get(..length)?.iter().enumerate().rev().take(SEARCHED);
+    searched.into_iter().find(|(_, entry)| entry.frame == frame).map(|(at, _)| at)
+}
+
+impl Stretch {
+    /// Goes on to the caller of `entry.frame`, which is the frame at hand.
+    ///
+    /// # Safety
+    /// `self.frame` must be a frame of the current thread.
+    #[inline(always)]
+    unsafe fn pass(&mut self, layout: &Layout, entry: &Remembered) {
+        self.left -= 1;
+        self.python_frames += usize::from(entry.code_id != NO_CODE);
+        // SAFETY: the caller's.
+        self.frame = unsafe { layout.previous_of(self.frame) };
+    }
+}
+
+/// Follows the chain while its frames are those remembered and unchanged, up to `depth`.
+///
+/// # Safety
+/// As for `capture_from`.
+#[inline(always)]
+unsafe fn compare(layout: &Layout, remembered: &[Remembered; CAPACITY], stretch: &mut Stretch, depth: usize) {
+    let entries = remembered.get(..stretch.left).unwrap_or_default();
+    for entry in entries.iter().rev() {
+        // SAFETY: a frame of the chain once it is the remembered one.
+        unsafe {
+            if entry.frame != stretch.frame || stretch.python_frames >= depth || !is_unchanged(layout, entry) {
+                return;
+            }
+            stretch.pass(layout, entry);
+        }
+    }
+}
+
+/// Whether the frame of `entry` is where it was, in the code it was in.
+///
+/// # Safety
+/// `entry.frame` must be a frame of the current thread, and a code in `entry` must have been identified as one.
+#[inline(always)]
+unsafe fn is_unchanged(layout: &Layout, entry: &Remembered) -> bool {
+    // SAFETY: the caller's. `code` was a code object when it was remembered and is what this frame runs now; the only
+    // other things that frames call their code are None and the code of entry frames, which are never freed.
+    unsafe {
+        let code = layout.code_of(entry.frame);
+        let elsewhere = (code ^ entry.code) | (layout.position_of(entry.frame) ^ entry.position);
+        if elsewhere != 0 || code == 0 {
+            return false;
+        }
+        entry.code_id == NO_CODE || entry.fingerprint.is_of(layout, code)
+    }
+}
+
+#[cfg(test)]
+#[path = "frames_tests.rs"]
+mod tests;

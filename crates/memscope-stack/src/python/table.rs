@@ -1,0 +1,123 @@
+//! A map from non-zero words to small values, in memory of its own: open addressing, doubled when three quarters full.
+use core::ptr::NonNull;
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Slot<V> {
+    /// 0 marks an empty slot.
+    key: u64,
+    pub value: V,
+}
+
+const FIRST_CAPACITY: usize = 512;
+
+/// All zero bytes are an empty table; `V` must allow all zero bytes too.
+pub(super) struct Table<V> {
+    slots: Option<NonNull<Slot<V>>>,
+    /// Number of slots less one; the number is a power of two.
+    mask: usize,
+    used: usize,
+}
+
+/// The answer of [`Table::entry`].
+pub(super) enum Entry<'a, V> {
+    Known(&'a mut V),
+    /// Just created, with a value of zero bytes, which the caller must set.
+    New(&'a mut V),
+}
+
+impl<V: Copy> Table<V> {
+    pub(super) const fn new() -> Table<V> {
+        Table { slots: None, mask: 0, used: 0 }
+    }
+
+    /// Finds or creates the value of `key`; `None` if the key is 0 or there is no memory.
+    #[inline]
+    pub(super) fn entry(&mut self, key: u64) -> Option<Entry<'_, V>> {
+        if key == 0 || (self.used * 4 >= self.mask * 3 && !self.grow()) {
+            return None;
+        }
+        let slots = self.slots?;
+        let mut at = hash(key) & self.mask;
+        loop {
+            // SAFETY: `at` is masked to the table, which `grow` mapped whole; only this lane's thread uses it.
+            let slot = unsafe { &mut *slots.as_ptr().add(at) };
+            if slot.key == key {
+                return Some(Entry::Known(&mut slot.value));
+            }
+            if slot.key == 0 {
+                self.used += 1;
+                slot.key = key;
+                return Some(Entry::New(&mut slot.value));
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        if let Some(slots) = self.slots {
+            // SAFETY: the table is `mask + 1` slots long, and zero bytes are empty slots.
+            unsafe { slots.as_ptr().write_bytes(0, self.mask + 1) };
+        }
+        self.used = 0;
+    }
+
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let capacity = if self.slots.is_none() { FIRST_CAPACITY } else { (self.mask + 1) * 2 };
+        let Ok(memory) = memscope_sys::map_anonymous(capacity * size_of::<Slot<V>>()) else {
+            // Probing needs one empty slot to end at; up to that the old table still serves.
+            return self.slots.is_some() && self.used < self.mask;
+        };
+        let slots = memory.cast::<Slot<V>>();
+        let mask = capacity - 1;
+        if let Some(old) = self.slots {
+            for i in 0..=self.mask {
+                // SAFETY: both tables are mapped whole and indices stay below their capacities.
+                unsafe {
+                    let slot = *old.as_ptr().add(i);
+                    if slot.key != 0 {
+                        let mut at = hash(slot.key) & mask;
+                        while (*slots.as_ptr().add(at)).key != 0 {
+                            at = (at + 1) & mask;
+                        }
+                        *slots.as_ptr().add(at) = slot;
+                    }
+                }
+            }
+            // SAFETY: the old table was mapped by an earlier `grow` and nothing refers to it any more.
+            unsafe { memscope_sys::unmap(old.cast(), (self.mask + 1) * size_of::<Slot<V>>()) };
+        }
+        self.slots = Some(slots);
+        self.mask = mask;
+        true
+    }
+}
+
+#[inline]
+fn hash(key: u64) -> usize {
+    let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 32)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_survive_growth_and_are_gone_after_clear() {
+        let mut table = Table::<u32>::new();
+        for key in 1..5_000u64 {
+            match table.entry(key << 4) {
+                Some(Entry::New(value)) => *value = key as u32,
+                _ => panic!("{key} is not new"),
+            }
+        }
+        for key in 1..5_000u64 {
+            assert!(matches!(table.entry(key << 4), Some(Entry::Known(value)) if u64::from(*value) == key));
+        }
+        table.clear();
+        assert!(matches!(table.entry(16), Some(Entry::New(0))));
+        assert!(table.entry(0).is_none());
+    }
+}
