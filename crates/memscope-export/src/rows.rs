@@ -52,6 +52,15 @@ impl EventType {
     pub const fn text(self) -> &'static str {
         self.0
     }
+
+    /// The word in a database. The viewer knows one pool of host memory and answers a click on any other with an error,
+    /// so all host memory goes by that name there.
+    pub fn database_text(self) -> &'static str {
+        match self.0 {
+            "HOST" => "HOST_PINNED",
+            other => other,
+        }
+    }
 }
 
 /// Whose memory a row is about; decides the file it goes to.

@@ -182,7 +182,7 @@ impl<'c> Insertion<'c> {
         if *bound != Some(row.constants) {
             let Constants { event, event_type, device } = row.constants;
             statement.raw_bind_parameter(2, event.text())?;
-            statement.raw_bind_parameter(3, event_type.text())?;
+            statement.raw_bind_parameter(3, event_type.database_text())?;
             statement.raw_bind_parameter(8, device.text())?;
             *bound = Some(row.constants);
         }

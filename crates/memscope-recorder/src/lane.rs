@@ -209,7 +209,7 @@ fn take_over(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
             // SAFETY: the previous thread has ended and the exchange made the lane ours.
             let lane_ref = unsafe { &mut *lane.as_ptr() };
             lane_ref.writer.change_thread(thread);
-            lane_ref.stacks.forget_thread();
+            lane_ref.stacks.change_thread();
             return Some(lane);
         }
     }

@@ -79,10 +79,9 @@ impl Stacks {
         }
     }
 
-    /// Another thread has the lane: its stack lies elsewhere, but the tree still holds.
-    pub(crate) fn forget_thread(&mut self) {
-        self.c.forget();
-        self.python.forget();
+    /// Another thread has the lane: its stack lies elsewhere, but the tree, modules and code objects still hold.
+    pub(crate) fn change_thread(&mut self) {
+        self.c.change_thread();
     }
 
     #[inline]

@@ -61,7 +61,7 @@ pub(crate) fn csv_rows(path: &Path) -> Vec<Cells> {
     reader.records().map(|record| record.unwrap().iter().map(str::to_owned).collect()).collect()
 }
 
-/// The rows of a table in the order they were inserted; integers as text, attributes in the csv's notation.
+/// The rows of a table in the order they were inserted; integers as text, attributes and host memory in the csv's words.
 pub(crate) fn db_rows(path: &Path, table: &str) -> Vec<Cells> {
     let connection = Connection::open(path).unwrap();
     let mut statement = connection.prepare(&format!("SELECT * FROM {table} ORDER BY rowid")).unwrap();
@@ -78,6 +78,10 @@ pub(crate) fn db_rows(path: &Path, table: &str) -> Vec<Cells> {
     let mut rows: Vec<Cells> = rows.unwrap().map(Result::unwrap).collect();
     for row in &mut rows {
         row[9] = csv_attributes(&row[9]);
+        assert_ne!(row[2], "HOST", "the viewer does not know this pool");
+        if row[2] == "HOST_PINNED" {
+            row[2] = "HOST".to_owned();
+        }
     }
     rows
 }

@@ -7,7 +7,7 @@
 //!
 //! The caller's duties: one [`CStack`] per lane; [`library_unloaded`] after every `dlclose` that may have unmapped
 //! something; [`CStack::forget`] together with `Tree::forget` when [`unload_epoch`] differs from what it was at the
-//! lane's last capture, and when another thread takes over the lane.
+//! lane's last capture; [`CStack::change_thread`] when another thread takes over the lane.
 mod arch;
 #[cfg(target_arch = "x86_64")]
 mod cfi;
@@ -21,7 +21,7 @@ mod tests;
 
 use crate::tree::{FrameKey, Interned, Tree};
 use crate::{DefinitionSink, Frame as FrameDefinition, NodeId};
-use arch::{Frame, Link, Step};
+use arch::{Frame, Rule, Step};
 use core::sync::atomic::{AtomicU32, Ordering};
 use memory::StackMemory;
 use modules::Modules;
@@ -73,7 +73,7 @@ impl Default for CStack {
 
 impl CStack {
     pub const fn new() -> CStack {
-        let fresh = Fresh { slot: 0, return_address: 0, fp: 0, link: Link::NONE, is_interrupted: false };
+        let fresh = Fresh { slot: 0, return_address: 0, fp: 0, rule: Rule::NONE };
         CStack {
             remembered: Remembered::new(),
             memory: StackMemory::new(),
@@ -89,6 +89,12 @@ impl CStack {
         self.modules.forget();
     }
 
+    /// Drops what was learnt about the stack of the thread that had the lane; modules are the process's and stay.
+    pub fn change_thread(&mut self) {
+        self.remembered.forget();
+        self.memory.forget();
+    }
+
     /// Drops the last stack only: the next capture unwinds every frame.
     pub fn forget_last(&mut self) {
         self.remembered.forget();
@@ -101,7 +107,7 @@ impl CStack {
     /// `sp` and `fp` must be the calling thread's stack pointer at entry of a function that has not returned yet (on
     /// x86-64 `*sp` is its return address; on aarch64 `sp` is the address of a frame record made there: the caller's
     /// x29, then the return address) and the frame pointer register at that moment. If the lane belonged to another
-    /// thread before, or a library was unloaded, `forget` must have been called.
+    /// thread before, `change_thread` must have been called, and `forget` if a library was unloaded.
     #[inline]
     pub unsafe fn capture<S: DefinitionSink>(
         &mut self,
@@ -122,7 +128,7 @@ impl CStack {
         {
             return self.remembered.node(index);
         }
-        self.capture_changed(frame, depth, tree, sink)
+        self.capture_changed(&frame, depth, tree, sink)
     }
 
     /// Whether the `depth` frames outwards from `index`, or all there are, are still what is remembered.
@@ -136,118 +142,110 @@ impl CStack {
             && (index + 1 >= depth || self.remembered.ends_as_before())
     }
 
+    #[inline(never)]
     fn capture_changed<S: DefinitionSink>(
         &mut self,
-        mut frame: Frame,
+        first: &Frame,
         depth: usize,
         tree: &mut Tree,
         sink: &mut S,
     ) -> NodeId {
+        // Field by field, here and below: a frame copied as a whole goes through memory, in wider pieces than it was
+        // written in, which stalls (measured: twice the time per frame).
+        let Frame { slot, return_address, sp, fp } = *first;
+        let mut frame = Frame { slot, return_address, sp, fp };
         let epoch = unload_epoch();
         // Some frames more than asked for, so that a stack that gets shallower need not be unwound again.
         let limit = depth + (depth / 4).clamp(32, MAX_SLACK);
         let mut count = 0;
         let mut base = 0;
-        let mut is_complete = false;
+        let mut end = Step::Outer;
         let mut crosses_signal = false;
         while count < limit && arch::code_address(frame.return_address) >= LOWEST_CODE {
-            if !crosses_signal && let Some(index) = self.remembered.find(&frame) {
+            if !crosses_signal && let Some(index) = self.remembered.find_outwards(&frame) {
                 let wanted = depth.saturating_sub(count).max(1);
                 if self.is_proven(index, wanted) {
                     base = index + 1;
                     break;
                 }
-                let outermost = (index + 1).saturating_sub(wanted);
-                let proven = self.remembered.verify(index, outermost);
-                frame = self.take_over(index, proven, frame, &mut count);
+                let mut last = frame;
+                count = self.take_over(index, wanted, &mut last, count);
+                let Frame { slot, return_address, sp, fp } = last;
+                frame = Frame { slot, return_address, sp, fp };
             }
-            let step = arch::step(&frame, &mut self.memory, &mut self.modules, epoch);
-            let link = if let Step::Outer(_, link) = &step { *link } else { Link::NONE };
-            self.push_fresh(&frame, link, &mut count);
-            match step {
-                Step::Outer(outer, _) => frame = outer,
-                Step::Interrupted(outer) => {
-                    crosses_signal = true;
-                    frame = outer;
-                }
-                Step::End => {
-                    is_complete = true;
+            let mut fresh =
+                Fresh { slot: frame.slot, return_address: frame.return_address, fp: frame.fp, rule: Rule::NONE };
+            if crosses_signal && frame.is_interrupted() {
+                // Stopped at an instruction, not behind a call: one higher, as behind a call of one byte, so that readers
+                // may treat all frames alike.
+                fresh.return_address += 1;
+            }
+            (end, fresh.rule, frame) = arch::step(frame, &mut self.memory, &mut self.modules, epoch);
+            count = self.push_fresh(fresh, count);
+            if end != Step::Outer {
+                if end != Step::Interrupted {
                     break;
                 }
-                Step::Lost => break,
+                crosses_signal = true;
             }
         }
-        let has_end_word = arch::code_address(frame.return_address) < LOWEST_CODE;
-        let node = self.intern(base, count, crosses_signal, tree, sink);
-        if base == 0 && is_complete {
-            self.remembered.set_complete();
-        } else if has_end_word {
-            self.remembered.set_complete_at(frame.slot, frame.return_address);
-        }
-        // Frames outside a signal may lie on another stack, in no order: not worth remembering.
+        let node = self.intern(base, count, tree, sink);
         if crosses_signal || node == NodeId::NONE {
+            // Frames outside a signal may lie on another stack, in no order: not worth remembering.
             self.remembered.forget();
+        } else if base == 0 && end == Step::End {
+            self.remembered.set_complete();
+        } else if base == 0 && arch::code_address(frame.return_address) < LOWEST_CODE {
+            self.remembered.set_complete_at(frame.slot, frame.return_address);
         }
         node
     }
 
-    /// Moves the proven frames `proven + 1..=index` into `fresh`, because further out the stack has changed, and gives
-    /// the frame `proven` to go on from. Their frame pointers are found anew: the remembered ones hold only where
-    /// they are needed.
+    /// Moves the frames from `index` outwards that are still what is remembered, `wanted` at most, into `fresh`,
+    /// because further out the stack has changed; `frame` becomes the last of them, to go on from. Frame
+    /// pointers are found anew: the remembered ones hold only where they are needed.
     #[cold]
-    fn take_over(&mut self, index: usize, proven: usize, mut frame: Frame, count: &mut usize) -> Frame {
+    fn take_over(&mut self, index: usize, wanted: usize, frame: &mut Frame, mut count: usize) -> usize {
+        let proven = self.remembered.verify(index, (index + 1).saturating_sub(wanted));
         for taken in (proven + 1..=index).rev() {
-            let link = self.remembered.link(taken);
-            self.push_fresh(&frame, link, count);
-            let (slot, return_address) = self.remembered.slot_and_return_address(taken - 1);
-            let fp = match link.fp_word {
-                0 => frame.fp,
-                word => self.memory.read(word).unwrap_or_default(),
-            };
-            frame = Frame { slot, return_address, sp: slot + size_of::<usize>(), fp, is_interrupted: false };
+            let rule = self.remembered.rule(taken);
+            let fresh = Fresh { slot: frame.slot, return_address: frame.return_address, fp: frame.fp, rule };
+            count = self.push_fresh(fresh, count);
+            let memory = &mut self.memory;
+            let read = |word| memory.read(word).unwrap_or_default();
+            let (slot, return_address, fp) = self.remembered.outer_of(taken, frame.fp, read);
+            *frame = Frame { slot, return_address, sp: slot + size_of::<usize>(), fp };
         }
-        frame
+        count
     }
 
     #[inline]
-    fn push_fresh(&mut self, frame: &Frame, link: Link, count: &mut usize) {
-        if let Some(fresh) = self.fresh.get_mut(*count) {
-            *fresh = Fresh {
-                slot: frame.slot,
-                return_address: frame.return_address,
-                fp: frame.fp,
-                link,
-                is_interrupted: frame.is_interrupted,
-            };
-            *count += 1;
+    fn push_fresh(&mut self, fresh: Fresh, count: usize) -> usize {
+        match self.fresh.get_mut(count) {
+            Some(place) => {
+                *place = fresh;
+                count + 1
+            }
+            None => count,
         }
     }
 
     /// Puts the `count` fresh frames on top of the `base` outermost remembered ones, giving them nodes from the
     /// outermost inwards.
-    fn intern<S: DefinitionSink>(
-        &mut self,
-        base: usize,
-        count: usize,
-        crosses_signal: bool,
-        tree: &mut Tree,
-        sink: &mut S,
-    ) -> NodeId {
+    #[inline]
+    fn intern<S: DefinitionSink>(&mut self, base: usize, count: usize, tree: &mut Tree, sink: &mut S) -> NodeId {
         let base = self.remembered.reserve(base, count);
         let mut rebuild = self.remembered.rebuild(base);
-        if crosses_signal {
-            rebuild.distrust();
-        }
-        for fresh in self.fresh.iter().take(count).rev() {
+        for fresh in self.fresh.get(..count).unwrap_or_default().iter().rev() {
             let node = match rebuild.unchanged_node(&self.remembered, fresh.return_address) {
                 Some(node) => node,
                 None => {
                     let parent = rebuild.parent();
-                    let address = arch::code_address(fresh.return_address) + usize::from(fresh.is_interrupted);
+                    let address = arch::code_address(fresh.return_address);
                     match tree.intern(parent, FrameKey::c(address)) {
                         Interned::Known(node) => node,
                         Interned::New(node) => {
-                            sink_node(node, parent, address, &mut self.modules, sink);
+                            define_node(node, parent, address, &mut self.modules, sink);
                             node
                         }
                         Interned::Full => return NodeId::NONE,
@@ -256,14 +254,13 @@ impl CStack {
             };
             rebuild.push(&mut self.remembered, fresh, node);
         }
-        rebuild.parent()
+        rebuild.finish(&mut self.remembered)
     }
 }
 
-/// An interrupted frame is at an instruction, not behind a call: its address is one higher, as for a call of one byte,
-/// so that readers may treat all frames alike.
 #[cold]
-fn sink_node<S: DefinitionSink>(node: NodeId, parent: NodeId, address: usize, modules: &mut Modules, sink: &mut S) {
+fn define_node<S: DefinitionSink>(node: NodeId, parent: NodeId, address: usize, modules: &mut Modules, sink: &mut S) {
+    // The call is in the module; a return address may be one past its end.
     let frame = match modules.define(address - 1, sink) {
         Some((module, bias)) => FrameDefinition::C { module, offset: address.wrapping_sub(bias) as u64 },
         None => FrameDefinition::Unknown { address: address as u64 },

@@ -1,0 +1,82 @@
+//! aarch64: the chain of frame records. The platform's ABI has every function that calls keep one, so tables are not
+//! needed: x29 points to a pair of words, the caller's x29 and the return address.
+use super::super::memory::StackMemory;
+use super::super::modules::Modules;
+use super::{Frame, Step};
+
+const WORD: usize = 8;
+/// Bits above the address hold a pointer authentication code where the program uses them.
+const ADDRESS_BITS: u32 = 48;
+
+/// How the next outer frame follows from a frame: here the same for all.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Rule;
+
+impl Rule {
+    pub(in super::super) const NONE: Rule = Rule;
+
+    #[inline]
+    pub(in super::super) fn uses_fp(self) -> bool {
+        true
+    }
+
+    #[inline]
+    pub(in super::super) fn keeps_fp(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(in super::super) fn fp_word(self, _slot: usize, fp: usize, _outer_slot: usize) -> usize {
+        fp
+    }
+
+    #[inline]
+    pub(in super::super) fn finds_slot_in_memory(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(in super::super) fn slot_word(self, _slot: usize, _fp: usize, _outer_slot: usize) -> Option<(usize, usize)> {
+        None
+    }
+}
+
+/// The address a return address word stands for.
+#[inline]
+pub(in super::super) fn code_address(return_address: usize) -> usize {
+    return_address & ((1 << ADDRESS_BITS) - 1)
+}
+
+/// A call leaves the return address in a register, so the hook's entry must have made a frame record: `sp` is its
+/// address, `fp` the caller's x29.
+#[inline]
+pub(in super::super) fn entry(sp: usize, fp: usize, memory: &mut StackMemory) -> Option<Frame> {
+    let slot = sp.wrapping_add(WORD);
+    Some(Frame { slot, return_address: memory.read(slot)?, sp: slot.wrapping_add(WORD), fp })
+}
+
+/// The next outer frame; `frame` itself where there is none.
+#[inline]
+pub(in super::super) fn step(
+    frame: Frame,
+    memory: &mut StackMemory,
+    _modules: &mut Modules,
+    _epoch: u32,
+) -> (Step, Rule, Frame) {
+    let record = frame.fp;
+    if record == 0 {
+        return (Step::End, Rule, frame);
+    }
+    // A record below its predecessor is none: the chain of a stack only goes up.
+    if record < frame.sp {
+        return (Step::Lost, Rule, frame);
+    }
+    let slot = record.wrapping_add(WORD);
+    let (Some(fp), Some(return_address)) = (memory.read(record), memory.read(slot)) else {
+        return (Step::Lost, Rule, frame);
+    };
+    let sp = slot.wrapping_add(WORD);
+    (Step::Outer, Rule, Frame { slot, return_address, sp, fp })
+}
+
+pub(in super::super) fn epoch_began(_epoch: u32) {}

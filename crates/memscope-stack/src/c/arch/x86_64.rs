@@ -1,0 +1,194 @@
+//! x86-64: no frame pointers, so by unwind rows. A call pushes the return address, so it lies right below the CFA.
+use super::super::cfi::{Found, Registers, Tables};
+use super::super::memory::StackMemory;
+use super::super::modules::Modules;
+use super::super::rows::{self, Key, Row, SavedFp};
+use super::{Frame, Step};
+
+const WORD: usize = 8;
+
+const REGISTERS: Registers =
+    Registers { frame_pointer: 6, stack_pointer: 7, return_address: 16, return_address_at: -8 };
+
+/// The address a return address word stands for.
+#[inline]
+pub(in super::super) fn code_address(return_address: usize) -> usize {
+    return_address
+}
+
+/// `sp` points to the return address, as a call leaves it.
+#[inline]
+pub(in super::super) fn entry(sp: usize, fp: usize, memory: &mut StackMemory) -> Option<Frame> {
+    Some(Frame { slot: sp, return_address: memory.read(sp)?, sp: sp + WORD, fp })
+}
+
+/// The next outer frame and the rule by which it was found; `frame` itself where there is none.
+///
+/// By value, and cold paths on copies, so that the frame stays in registers.
+#[inline]
+pub(in super::super) fn step(
+    frame: Frame,
+    memory: &mut StackMemory,
+    modules: &mut Modules,
+    epoch: u32,
+) -> (Step, Rule, Frame) {
+    let key = Key::new(frame.return_address, frame.is_interrupted(), epoch);
+    let row = match key.and_then(rows::find) {
+        Some(row) => row,
+        None => row_of(frame.return_address, frame.is_interrupted(), key, modules),
+    };
+    if row.is_simple() {
+        let base = if row.is_fp_based() { frame.fp } else { frame.sp };
+        let cfa = base.wrapping_add_signed(row.cfa_offset());
+        let slot = cfa.wrapping_sub(WORD);
+        // The stack grows downwards: an outer slot below is a mistake, and would let a walk go round in circles.
+        if slot < frame.sp {
+            return (Step::Lost, Rule(row), frame);
+        }
+        let Some(return_address) = memory.read(slot) else { return (Step::Lost, Rule(row), frame) };
+        let mut fp = frame.fp;
+        if !row.keeps_fp() {
+            let word = cfa.wrapping_add_signed(row.saved_offset());
+            let Some(saved) = memory.read(word) else { return (Step::Lost, Rule(row), frame) };
+            fp = saved;
+        }
+        return (Step::Outer, Rule(row), Frame { slot, return_address, sp: cfa, fp });
+    }
+    let mut unusual = frame;
+    let step = unusual_step(&mut unusual, row, memory);
+    let Frame { slot, return_address, sp, fp } = unusual;
+    (step, Rule(row), Frame { slot, return_address, sp, fp })
+}
+
+pub(in super::super) fn epoch_began(epoch: u32) {
+    rows::epoch_began(epoch);
+}
+
+#[cold]
+fn unusual_step(frame: &mut Frame, row: Row, memory: &mut StackMemory) -> Step {
+    let (outer, step) = if row.is_steppable() {
+        (outer(frame, row, memory), Step::Outer)
+    } else if row == Row::SIGNAL {
+        (interrupted(frame, memory), Step::Interrupted)
+    } else {
+        return Step::End;
+    };
+    let Some(outer) = outer else { return Step::Lost };
+    *frame = outer;
+    step
+}
+
+/// Any row that can be stepped over.
+fn outer(frame: &Frame, row: Row, memory: &mut StackMemory) -> Option<Frame> {
+    let base = if row.is_fp_based() { frame.fp } else { frame.sp };
+    let cfa = if row.is_deref() {
+        let (offset, add) = row.cfa_word();
+        memory.read(base.wrapping_add_signed(offset))?.wrapping_add(add)
+    } else {
+        base.wrapping_add_signed(row.cfa_offset())
+    };
+    let slot = cfa.wrapping_sub(WORD);
+    if slot < frame.sp {
+        return None;
+    }
+    let return_address = memory.read(slot)?;
+    let fp = if row.keeps_fp() { frame.fp } else { memory.read(Rule(row).fp_word(frame.slot, frame.fp, slot))? };
+    Some(Frame { slot, return_address, sp: cfa, fp })
+}
+
+/// Above the return address of a signal handler lies a `ucontext` with the registers of what it interrupted.
+fn interrupted(frame: &Frame, memory: &mut StackMemory) -> Option<Frame> {
+    const REGISTERS_AT: usize = 40;
+    const RBP: usize = REGISTERS_AT + 10 * WORD;
+    const RSP: usize = REGISTERS_AT + 15 * WORD;
+    const RIP: usize = REGISTERS_AT + 16 * WORD;
+    let slot = frame.sp + RIP;
+    let fp = memory.read(frame.sp + RBP)?;
+    let sp = memory.read(frame.sp + RSP)?;
+    let return_address = memory.read(slot)?;
+    // The handler may run on a stack of its own. The other one is where the thread was, hence readable at its top
+    // unless the registers are made up.
+    if !memscope_sys::is_readable(sp) {
+        return None;
+    }
+    memory.enter(sp);
+    Some(Frame { slot, return_address, sp, fp })
+}
+
+/// How the next outer frame follows from a frame.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Rule(Row);
+
+impl Rule {
+    pub(in super::super) const NONE: Rule = Rule(Row::UNKNOWN);
+
+    /// The outer slot depends on the frame pointer.
+    #[inline]
+    pub(in super::super) fn uses_fp(self) -> bool {
+        self.0.is_fp_based() || matches!(self.0.saved_fp(), SavedFp::AtFp(_))
+    }
+
+    /// The outer frame has the same frame pointer.
+    #[inline]
+    pub(in super::super) fn keeps_fp(self) -> bool {
+        self.0.keeps_fp()
+    }
+
+    /// Where the outer frame pointer is, if it is not the same. The arguments are those of two neighbours.
+    #[inline]
+    pub(in super::super) fn fp_word(self, slot: usize, fp: usize, outer_slot: usize) -> usize {
+        let base = match self.0.saved_fp() {
+            SavedFp::AtFp(_) => fp,
+            SavedFp::AtSp(_) => slot + WORD,
+            SavedFp::AtCfa(_) | SavedFp::Same => outer_slot + WORD,
+        };
+        base.wrapping_add_signed(self.0.saved_offset())
+    }
+
+    /// The outer slot depends on a word in memory.
+    #[inline]
+    pub(in super::super) fn finds_slot_in_memory(self) -> bool {
+        self.0.is_deref()
+    }
+
+    /// The word in memory that decided where the outer slot is, and its contents.
+    #[inline]
+    pub(in super::super) fn slot_word(self, slot: usize, fp: usize, outer_slot: usize) -> Option<(usize, usize)> {
+        if !self.0.is_deref() {
+            return None;
+        }
+        let base = if self.0.is_fp_based() { fp } else { slot + WORD };
+        let (offset, add) = self.0.cfa_word();
+        Some((base.wrapping_add_signed(offset), (outer_slot + WORD).wrapping_sub(add)))
+    }
+}
+
+/// The row for a frame not in the cache, put there if it can be found again: an address outside all objects may belong
+/// to a library that is loaded later.
+#[cold]
+fn row_of(return_address: usize, is_interrupted: bool, key: Option<Key>, modules: &mut Modules) -> Row {
+    // A return address may be the first byte of the next function; the call it belongs to is not.
+    let pc = if is_interrupted { return_address } else { return_address.wrapping_sub(1) };
+    let Some(module) = modules.at(pc) else { return Row::UNKNOWN };
+    let tables = Tables { header: module.unwind_header, start: module.unwind_start, end: module.unwind_end };
+    let row = match tables.find(pc, REGISTERS) {
+        Found::Row(row) => row,
+        Found::SignalFrame | Found::Nothing => {
+            if module.is_readable(return_address, SIGNAL_RETURN.len())
+                // SAFETY: the bytes are code of a loaded object, just found readable.
+                && unsafe { (return_address as *const [u8; SIGNAL_RETURN.len()]).read() } == SIGNAL_RETURN
+            {
+                Row::SIGNAL
+            } else {
+                Row::UNKNOWN
+            }
+        }
+    };
+    if let Some(key) = key {
+        rows::insert(key, row);
+    }
+    row
+}
+
+/// `mov $15, %rax; syscall`: where a signal handler returns to.
+const SIGNAL_RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];

@@ -1,0 +1,279 @@
+//! What was remembered from one capture to the next never shows.
+use super::shapes::{self, Callback, EscapePoint, Shape};
+use super::{Comparison, Random};
+use core::ffi::c_void;
+use core::ptr::null_mut;
+
+/// Calls `shapes` one within the other with their parameters, innermost last, and compares at the innermost point.
+struct Path<'a> {
+    comparison: &'a mut Comparison,
+    rest: &'a [(Shape, usize)],
+}
+
+fn follow(comparison: &mut Comparison, path: &[(Shape, usize)]) {
+    let mut path = Path { comparison, rest: path };
+    // SAFETY: `next` gets the path it expects.
+    unsafe { next((&raw mut path).cast()) };
+}
+
+unsafe extern "C" fn next(context: *mut c_void) {
+    // SAFETY: `follow` passes a path that outlives the calls.
+    let path = unsafe { &mut *context.cast::<Path<'_>>() };
+    match path.rest.split_first() {
+        None => path.comparison.here(),
+        Some((&(shape, parameter), rest)) => {
+            path.rest = rest;
+            // SAFETY: shapes call `next` with the same path.
+            unsafe { shape(next, context, parameter) };
+            // Something left to do, or the compiler might jump instead of calling.
+            std::hint::black_box(rest);
+        }
+    }
+}
+
+#[test]
+fn every_pair_of_shapes_within_each_other() {
+    let mut comparison = Comparison::new(1000);
+    for outer in shapes::ALL {
+        for inner in shapes::ALL {
+            for parameter in [0, 1, 100] {
+                follow(&mut comparison, &[(outer, parameter), (inner, parameter + 1), (shapes::plain, 0)]);
+            }
+        }
+    }
+    assert_eq!(comparison.captures, 147);
+}
+
+#[test]
+fn unchanged_stack_is_captured_again_and_again() {
+    let mut comparison = Comparison::new(100);
+    for _ in 0..5 {
+        comparison.here();
+    }
+}
+
+#[test]
+fn recursion_of_all_depths_up_and_down() {
+    for depth in [1, 7, 64, 1000] {
+        let mut comparison = Comparison::new(depth);
+        let path = [(shapes::plain as Shape, 0); 200];
+        for length in (0..200).step_by(3).chain((0..200).rev().step_by(17)).chain([199, 0, 199, 5, 150]) {
+            follow(&mut comparison, &path[..length]);
+        }
+        assert!(comparison.deepest > 199);
+    }
+}
+
+#[test]
+fn recursion_deeper_than_what_is_remembered() {
+    let mut comparison = Comparison::new(1000);
+    let path = vec![(shapes::scratch_fp as Shape, 1); 4000];
+    for length in [500, 900, 1400, 1800, 2600, 2610, 3200, 3100, 1200, 4000, 300, 900] {
+        follow(&mut comparison, &path[..length]);
+    }
+    assert!(comparison.deepest > 4000);
+}
+
+#[test]
+fn paths_of_equal_frame_sizes_are_told_apart() {
+    let mut comparison = Comparison::new(200);
+    let mut path = vec![(shapes::plain as Shape, 0); 30];
+    for changed in 0..30 {
+        path[changed].0 = shapes::twin_of_plain;
+        follow(&mut comparison, &path);
+        follow(&mut comparison, &path[..changed]);
+        follow(&mut comparison, &path);
+    }
+}
+
+#[test]
+fn a_frame_pointer_that_decides_nothing_may_change() {
+    let mut comparison = Comparison::new(200);
+    for value in 0..20 {
+        let path = [(shapes::plain as Shape, 0), (shapes::scratch_fp, value), (shapes::plain, 0), (shapes::plain, 0)];
+        follow(&mut comparison, &path);
+    }
+}
+
+#[test]
+fn a_frame_pointer_that_decides_is_compared_through_frames_that_pass_it_on() {
+    let mut comparison = Comparison::new(200);
+    // The same inner slots and return addresses, a variable frame far out: only saved rbp values differ.
+    for words in [10, 12, 20, 10, 11, 2, 30] {
+        let path = [
+            (shapes::alloca as Shape, 40 - words),
+            (shapes::frame_pointer, 0),
+            (shapes::alloca, words),
+            (shapes::plain, 0),
+            (shapes::scratch_fp, words),
+            (shapes::plain, 0),
+            (shapes::realigned, 0),
+            (shapes::plain, 0),
+        ];
+        follow(&mut comparison, &path);
+        follow(&mut comparison, &path[1..]);
+    }
+}
+
+/// Two paths whose inner frames lie at the same addresses and return to the same ones, and differ only in a saved
+/// frame pointer further in: what was the caller's frame in one is stale memory in the other, still in place.
+const fn equal_but_for_a_saved_frame_pointer() -> [[(Shape, usize); 5]; 2] {
+    [
+        [(shapes::alloca, 10), (shapes::plain, 0), (shapes::alloca, 400), (shapes::scratch_fp, 0), (shapes::plain, 0)],
+        [
+            (shapes::alloca, 400),
+            (shapes::twin_of_plain, 0),
+            (shapes::alloca, 10),
+            (shapes::scratch_fp, 0),
+            (shapes::plain, 0),
+        ],
+    ]
+}
+
+#[test]
+fn stale_frames_behind_another_saved_frame_pointer_are_not_believed() {
+    let mut comparison = Comparison::new(200);
+    let paths = equal_but_for_a_saved_frame_pointer();
+    for round in 0..6 {
+        follow(&mut comparison, &paths[round % 2]);
+    }
+}
+
+#[test]
+fn stale_frames_are_not_believed_after_the_outermost_were_dropped() {
+    let mut comparison = Comparison::new(1000);
+    let plain = (shapes::plain as Shape, 0);
+    let paths = equal_but_for_a_saved_frame_pointer().map(|differing| {
+        let mut path = vec![plain; 400];
+        path.extend(differing);
+        path.extend([plain; 400]);
+        path
+    });
+    // Two frames a shape: grows beyond what is remembered, and the differing part is among what is kept.
+    for length in [405, 605, 805] {
+        follow(&mut comparison, &paths[0][..length]);
+    }
+    assert!(comparison.deepest > 1600);
+    follow(&mut comparison, &paths[1]);
+    follow(&mut comparison, &paths[0]);
+}
+
+/// `realigned` around `next`, without a frame of its own in between that would overwrite what lies below.
+#[unsafe(naked)]
+unsafe extern "C" fn realigned_then_next(context: *mut c_void) {
+    core::arch::naked_asm!(
+        "mov rsi, rdi",
+        "lea rdi, [rip + {next}]",
+        "jmp {realigned}",
+        next = sym next,
+        realigned = sym shapes::realigned,
+    )
+}
+
+#[test]
+fn stale_slots_in_the_gap_of_a_realigned_frame_are_not_believed() {
+    let mut comparison = Comparison::new(200);
+    // Ever shallower: the slot of the last round lies in the gap that realignment leaves in this one, far enough below
+    // this frame for nothing to be written there in between.
+    for words in (1000..1032).rev().step_by(2) {
+        let outer = if words & 2 == 0 { shapes::alloca } else { shapes::twin_of_alloca };
+        let mut path = Path { comparison: &mut comparison, rest: &[] };
+        // SAFETY: the callback passes the path on to `next`.
+        unsafe { outer(realigned_then_next, (&raw mut path).cast(), words) };
+    }
+}
+
+#[test]
+fn frames_left_by_a_long_jump_are_gone() {
+    struct Jump<'a> {
+        comparison: &'a mut Comparison,
+        point: EscapePoint,
+        path: &'a [(Shape, usize)],
+    }
+    unsafe extern "C" fn go_deep_and_escape(context: *mut c_void) {
+        // SAFETY: passed by the test below; the frames that are skipped own nothing.
+        unsafe {
+            let jump = &mut *context.cast::<Jump<'_>>();
+            follow(jump.comparison, jump.path);
+            jump.comparison.here();
+            shapes::escape(jump.point)
+        }
+    }
+    let mut comparison = Comparison::new(500);
+    let path = [(shapes::plain as Shape, 0), (shapes::alloca, 7), (shapes::scratch_fp, 3), (shapes::realigned, 0)];
+    for round in 0..8 {
+        let mut jump = Jump { comparison: &mut comparison, point: null_mut(), path: &path[..round % 5] };
+        let point = &raw mut jump.point;
+        // SAFETY: the callback gets the jump it expects and escapes while `with_escape` is active.
+        unsafe { shapes::with_escape(go_deep_and_escape, (&raw mut jump).cast(), point) };
+        comparison.here();
+        follow(&mut comparison, &path[round % 4..]);
+    }
+}
+
+/// A random walk up and down a call tree, with captures all along.
+struct Walk {
+    comparison: Comparison,
+    random: Random,
+    level: usize,
+    max_level: usize,
+    budget: usize,
+}
+
+unsafe extern "C" fn wander(context: *mut c_void) {
+    // SAFETY: the test below and the shapes pass on the walk, which outlives the calls.
+    let walk = unsafe { &mut *context.cast::<Walk>() };
+    walk.level += 1;
+    for _ in 0..1 + walk.random.below(4) {
+        if walk.random.below(2) == 0 {
+            walk.comparison.here();
+        }
+        if walk.level < walk.max_level && walk.budget > 0 {
+            walk.budget -= 1;
+            let shape = shapes::ALL[walk.random.below(shapes::ALL.len())];
+            let parameter = [0, 2, 4, 60, 400][walk.random.below(5)];
+            let callback: Callback = if walk.random.below(3) == 0 { wander_too } else { wander };
+            // SAFETY: the callbacks expect a walk.
+            unsafe { shape(callback, context, parameter) };
+        }
+    }
+    // SAFETY: as above; the reference from the beginning is not used after the calls in between.
+    unsafe { (*context.cast::<Walk>()).level -= 1 };
+}
+
+/// Another function of the same behaviour.
+unsafe extern "C" fn wander_too(context: *mut c_void) {
+    // SAFETY: as for `wander`.
+    unsafe { wander(context) };
+    std::hint::black_box(context);
+}
+
+#[test]
+fn random_walks_through_the_call_tree() {
+    for seed in 0..30 {
+        let depth = [3, 10, 40, 1000][seed as usize % 4];
+        let mut walk = Walk {
+            comparison: Comparison::new(depth),
+            random: Random(seed * 7919 + 1),
+            level: 0,
+            max_level: [6, 12, 60][seed as usize % 3],
+            budget: 250,
+        };
+        while walk.budget > 0 {
+            // SAFETY: `wander` gets the walk it expects.
+            unsafe { wander((&raw mut walk).cast()) };
+        }
+        assert!(walk.comparison.captures > 50);
+    }
+}
+
+#[test]
+fn depth_may_change_between_captures() {
+    let mut comparison = Comparison::new(1);
+    let path = [(shapes::frame_pointer as Shape, 0); 120];
+    let mut random = Random(5);
+    for _ in 0..200 {
+        comparison.depth = [1, 2, 20, 60, 100, 400][random.below(6)];
+        follow(&mut comparison, &path[..random.below(120)]);
+    }
+}
