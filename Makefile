@@ -12,11 +12,15 @@ DEMO := $(TARGET)/demo
 # Names a user may have in a script; the recording library does the work of all of them.
 EMPTY_LIBRARIES := libascend_mstx_hook.so libleaks_ascend_hal_hook.so libatb_abi_0_hook.so libatb_abi_1_hook.so
 
+# The preloaded libraries have no std: they are never compiled in one go with crates whose features bring it in.
+PRELOADED := -p memscope-preload -p memscope-preload-host
+NOT_PRELOADED := --exclude memscope-preload --exclude memscope-preload-host
+
 .PHONY: build demo test bench install fuzz check clean packages-build packages-test
 
 build: packages-build ## Build the command and the recording libraries into target/stage
 	$(CARGO) build --release --locked -p memscope-cli
-	$(CARGO) build --profile preload --locked -p memscope-preload -p memscope-preload-host
+	$(CARGO) build --profile preload --locked $(PRELOADED)
 	$(MAKE) --no-print-directory install PREFIX=$(STAGE) BUILT=1
 
 install: $(if $(BUILT),,build) ## Install into PREFIX/bin, PREFIX/lib64 and PREFIX/share
@@ -43,8 +47,9 @@ demo: build ## Record a small program with a leak and show where it comes from
 test: packages-test build ## Run every test
 	scripts/check-layers
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	MSMEMSCOPE_STAGE="$(STAGE)" $(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO) clippy --workspace $(NOT_PRELOADED) --all-targets --locked -- -D warnings
+	$(CARGO) clippy $(PRELOADED) --locked -- -D warnings
+	MSMEMSCOPE_STAGE="$(STAGE)" $(CARGO) test --workspace $(NOT_PRELOADED) --locked --no-fail-fast
 	scripts/check-preload "$(STAGE)"
 	scripts/check-demo "$(STAGE)"
 

@@ -106,6 +106,14 @@ pub enum Extended<'a> {
         size: u64,
         stack: u32,
     },
+    /// A mapping was moved or resized; whether it was one of anonymous memory, only its history tells.
+    HostRemap {
+        old: u64,
+        old_size: u64,
+        new: u64,
+        new_size: u64,
+        stack: u32,
+    },
 }
 
 /// Longest kept build id, name (path, file, function) and line table.
@@ -136,6 +144,7 @@ impl Extended<'_> {
             Extended::Node { .. } => extended::NODE,
             Extended::HostMap { .. } => extended::HOST_MAP,
             Extended::HostUnmap { .. } => extended::HOST_UNMAP,
+            Extended::HostRemap { .. } => extended::HOST_REMAP,
         }
     }
 
@@ -172,6 +181,13 @@ impl Extended<'_> {
             Extended::HostMap { address, size, stack } | Extended::HostUnmap { address, size, stack } => {
                 out.word(address);
                 out.varint(size);
+                out.varint(u64::from(stack));
+            }
+            Extended::HostRemap { old, old_size, new, new_size, stack } => {
+                out.word(old);
+                out.varint(old_size);
+                out.word(new);
+                out.varint(new_size);
                 out.varint(u64::from(stack));
             }
         }

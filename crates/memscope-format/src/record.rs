@@ -15,6 +15,7 @@ pub mod extended {
     pub const NODE: u8 = 4;
     pub const HOST_MAP: u8 = 5;
     pub const HOST_UNMAP: u8 = 6;
+    pub const HOST_REMAP: u8 = 7;
 }
 
 /// Kinds of a node's frame, the byte after the parent in a `NODE` record.

@@ -93,6 +93,9 @@ impl Books {
                 }
                 None => self.implausible(),
             },
+            EventKind::HostRemap { old, old_size, new, new_size } => {
+                self.remap(now, (old, old_size), (new, new_size), emit)
+            }
         }
     }
 
@@ -174,6 +177,22 @@ impl Books {
         let live = self.begin(now, size);
         self.mappings.insert(address, live);
         self.emit_malloc(now, Origin::Mapping, address, live, false, emit)
+    }
+
+    /// A mapping moved. One that is not in the books is a file's and stays out of them.
+    fn remap(
+        &mut self,
+        now: Moment,
+        (old, old_size): (u64, u64),
+        (new, new_size): (u64, u64),
+        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some((start, end)) = page_range(old, old_size) else { return self.implausible() };
+        if self.unmap(now, start, end, false, emit)? == 0 {
+            self.unknown_unmaps += 1;
+            return ControlFlow::Continue(());
+        }
+        self.map(now, new, new_size, emit)
     }
 
     /// Ends every mapping that reaches into `start..end`; what lies outside becomes new blocks. Returns how many ended.

@@ -10,25 +10,20 @@ pub(crate) struct Lane {
     /// The time of the newest event. A window has no checksum, so damage can make its clock run backwards; the merge
     /// needs it not to.
     ticks: u64,
-    /// See [`Lane::take_bytes`].
-    bytes: u64,
+    /// Bytes read when [`Lane::take_bytes`] was last called.
+    told_bytes: u64,
 }
 
 impl Lane {
     pub(crate) fn new(number: u32) -> Lane {
-        Lane { cursor: LaneCursor::new(number), definitions: Definitions::default(), ticks: 0, bytes: 0 }
+        Lane { cursor: LaneCursor::new(number), definitions: Definitions::default(), ticks: 0, told_bytes: 0 }
     }
 
     /// The next event; its definitions are taken in first.
     pub(crate) fn next(&mut self, spool: &Spool, stacks: &mut Stacks) -> Result<Option<Event>, SpoolError> {
-        const TYPICAL_EVENT: u64 = 7;
-        let Lane { cursor, definitions, bytes, .. } = self;
-        let event = cursor.next_event(spool, &mut |definition| {
-            *bytes += definition_size(&definition);
-            definitions.take_in(definition, stacks);
-        })?;
+        let Lane { cursor, definitions, .. } = self;
+        let event = cursor.next_event(spool, &mut |definition| definitions.take_in(definition, stacks))?;
         let Some(mut event) = event else { return Ok(None) };
-        self.bytes += TYPICAL_EVENT;
         self.ticks = self.ticks.max(event.ticks);
         event.ticks = self.ticks;
         Ok(Some(event))
@@ -46,9 +41,10 @@ impl Lane {
         }
     }
 
-    /// Roughly how many bytes of the spool were read since the last call.
+    /// How many bytes of the spool were read since the last call.
     pub(crate) fn take_bytes(&mut self) -> u64 {
-        std::mem::take(&mut self.bytes)
+        let consumed = self.cursor.consumed();
+        consumed - std::mem::replace(&mut self.told_bytes, consumed)
     }
 
     pub(crate) fn cursor(&self) -> &LaneCursor {
@@ -206,13 +202,4 @@ fn is_python(frame: &Frame) -> bool {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn definition_size(definition: &Definition<'_>) -> u64 {
-    let texts = match definition {
-        Definition::Module { build_id, path, .. } => 24 + build_id.len() + path.len(),
-        Definition::Code { file, function, line_table, .. } => file.len() + function.len() + line_table.len(),
-        Definition::Node { .. } => 3,
-    };
-    10 + texts as u64
 }

@@ -173,8 +173,7 @@ enum Turn {
     Interrupted,
 }
 
-/// The decoder does not say where it stands, so the bytes done are estimated from the records seen: good enough for a
-/// bar that must only move, and never says 1 before the end.
+/// Bytes read out of all recorded ones; never says 1 before the end, because a damaged rest may be skipped.
 struct Progress<'r> {
     whole: u64,
     done: u64,

@@ -161,6 +161,17 @@ impl SpoolBuilder {
         self.extended(lane, ticks, true, &Extended::HostUnmap { address, size, stack: node })
     }
 
+    pub fn remap(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        (old, old_size): (u64, u64),
+        (new, new_size): (u64, u64),
+        node: u32,
+    ) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::HostRemap { old, old_size, new, new_size, stack: node })
+    }
+
     /// A module that is mapped for 16 MiB from `bias` on.
     pub fn module(&mut self, lane: LaneNumber, id: u32, bias: u64, path: &[u8], build_id: &[u8]) -> &mut Self {
         let end = bias.saturating_add(16 << 20);

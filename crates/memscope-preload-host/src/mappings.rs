@@ -92,13 +92,14 @@ pub(crate) unsafe extern "C" fn mremap(
     let original: unsafe extern "C" fn(Pointer, usize, usize, c_int, Pointer) -> Pointer =
         unsafe { core::mem::transmute(original) };
     let call = Call::enter(stack, frame);
+    let began = call.as_ref().map_or(0, Call::now);
     // SAFETY: the program's own arguments are passed on.
     let new = unsafe { original(old, old_length, new_length, flags, new_address) };
     if let Some(call) = call
         && new != MAP_FAILED
     {
-        call.unmapped(old as usize, whole_pages(old_length));
-        call.mapped(new as usize, whole_pages(new_length));
+        let (old_length, new_length) = (whole_pages(old_length), whole_pages(new_length));
+        call.remapped((old as usize, old_length), (new as usize, new_length), began);
     }
     new
 }

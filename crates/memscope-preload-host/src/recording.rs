@@ -83,6 +83,11 @@ impl Call {
         // SAFETY: as above.
         unsafe { (self.api.host_unmap)(address, size, self.stack, self.frame) }
     }
+
+    pub(crate) fn remapped(&self, old: (usize, usize), new: (usize, usize), began: u64) {
+        // SAFETY: as above.
+        unsafe { (self.api.host_remapped)(old.0, old.1, new.0, new.1, began, self.stack, self.frame) }
+    }
 }
 
 impl Drop for Call {

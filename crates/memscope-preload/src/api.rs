@@ -13,6 +13,7 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     host_moved,
     host_map,
     host_unmap,
+    host_remapped,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
@@ -65,4 +66,17 @@ unsafe extern "C" fn host_map(address: usize, size: usize, stack: usize, frame: 
 unsafe extern "C" fn host_unmap(address: usize, size: usize, stack: usize, frame: usize) {
     // SAFETY: the caller holds the guard and passes its own entry.
     unsafe { memscope_recorder::host_unmap(address, size, entry(stack, frame)) }
+}
+
+unsafe extern "C" fn host_remapped(
+    old: usize,
+    old_size: usize,
+    new: usize,
+    new_size: usize,
+    began: u64,
+    stack: usize,
+    frame: usize,
+) {
+    // SAFETY: the caller holds the guard and passes its own entry.
+    unsafe { memscope_recorder::host_remapped((old, old_size), (new, new_size), began, entry(stack, frame)) }
 }

@@ -23,6 +23,15 @@ pub(crate) struct Api {
         unsafe extern "C" fn(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize),
     pub(crate) host_map: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
     pub(crate) host_unmap: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
+    pub(crate) host_remapped: unsafe extern "C" fn(
+        old: usize,
+        old_size: usize,
+        new: usize,
+        new_size: usize,
+        began: u64,
+        stack: usize,
+        frame: usize,
+    ),
 }
 
 pub(crate) const API_VERSION: u32 = 1;

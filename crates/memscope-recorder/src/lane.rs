@@ -117,6 +117,23 @@ pub unsafe fn host_unmap(address: usize, size: usize, entry: Entry) {
     }
 }
 
+/// A mapping was moved or resized at some moment after `began` ([`ticks_now`]).
+///
+/// # Safety
+/// As for [`host_alloc`].
+pub unsafe fn host_remapped(old: (usize, usize), new: (usize, usize), began: u64, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, |lane, _, stack| {
+            let (old, old_size) = (old.0 as u64, old.1 as u64);
+            let (new, new_size) = (new.0 as u64, new.1 as u64);
+            let record = Extended::HostRemap { old, old_size, new, new_size, stack: stack.0 };
+            // Stamped with the earlier time: afterwards another thread may have been given the old range.
+            lane.writer.extended_event(began, &record);
+        });
+    }
+}
+
 /// The frame of every event: find the lane, take the time and the stack, let `write` encode.
 ///
 /// # Safety

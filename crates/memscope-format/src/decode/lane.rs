@@ -14,6 +14,8 @@ pub struct LaneCursor {
     complete: bool,
     payload: Vec<u8>,
     at: usize,
+    /// Payload bytes of the generations before.
+    earlier_bytes: u64,
     last: Deltas,
     thread: u32,
     damage: Vec<Damage>,
@@ -28,6 +30,7 @@ impl LaneCursor {
             complete: true,
             payload: Vec::new(),
             at: 0,
+            earlier_bytes: 0,
             last: Deltas::at(0),
             thread: 0,
             damage: Vec::new(),
@@ -37,6 +40,11 @@ impl LaneCursor {
 
     pub fn lane(&self) -> u32 {
         self.lane
+    }
+
+    /// Payload bytes read so far.
+    pub fn consumed(&self) -> u64 {
+        self.earlier_bytes + self.at as u64
     }
 
     /// What this cursor could not read.
@@ -123,6 +131,7 @@ impl LaneCursor {
         self.complete = complete;
         if !same {
             self.generation = header.generation;
+            self.earlier_bytes += self.at as u64;
             self.at = 0;
             self.last = Deltas::at(header.base_ticks);
             self.thread = header.thread;

@@ -17,10 +17,28 @@ pub struct Event {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
-    HostAlloc { address: u64, size: u64 },
-    HostFree { address: u64 },
-    HostMap { address: u64, size: u64 },
-    HostUnmap { address: u64, size: u64 },
+    HostAlloc {
+        address: u64,
+        size: u64,
+    },
+    HostFree {
+        address: u64,
+    },
+    HostMap {
+        address: u64,
+        size: u64,
+    },
+    HostUnmap {
+        address: u64,
+        size: u64,
+    },
+    /// `mremap`: whatever was mapped at `old` is at `new`.
+    HostRemap {
+        old: u64,
+        old_size: u64,
+        new: u64,
+        new_size: u64,
+    },
 }
 
 /// Something later records of the same lane refer to.
@@ -148,6 +166,12 @@ fn extended_record(record_type: u8, payload: &[u8]) -> Result<Record<'_>, Nonsen
             let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.small()?);
             Record::Event { stack, kind: EventKind::HostUnmap { address, size } }
         }
+        extended::HOST_REMAP => {
+            let (old, old_size) = (fields.integer(8)?, fields.varint()?);
+            let (new, new_size) = (fields.integer(8)?, fields.varint()?);
+            let stack = fields.small()?;
+            Record::Event { stack, kind: EventKind::HostRemap { old, old_size, new, new_size } }
+        }
         _ => Record::Unknown,
     })
 }
@@ -222,10 +246,11 @@ mod tests {
     fn event() -> impl Strategy<Value = (u64, u32, EventKind)> {
         let address = prop_oneof![any::<u64>(), (0u64..1 << 43).prop_map(|a| a << 4), Just(0u64)];
         let size = prop_oneof![0u64..300, any::<u64>(), 60_000u64..70_000];
-        let kind = (address, size, 0..4u8).prop_map(|(address, size, which)| match which {
+        let kind = (address, size, 0..5u8).prop_map(|(address, size, which)| match which {
             0 => EventKind::HostAlloc { address, size },
             1 => EventKind::HostFree { address },
             2 => EventKind::HostMap { address, size },
+            3 => EventKind::HostRemap { old: !address, old_size: size / 2, new: address, new_size: size },
             _ => EventKind::HostUnmap { address, size },
         });
         let wait = prop_oneof![0u64..300, 0u64..1 << 40];
@@ -254,6 +279,10 @@ mod tests {
                         }
                         EventKind::HostMap { address, size } => {
                             let record = Extended::HostMap { address, size, stack: *stack };
+                            encode::extended(out, &mut last, ticks, &record)
+                        }
+                        EventKind::HostRemap { old, old_size, new, new_size } => {
+                            let record = Extended::HostRemap { old, old_size, new, new_size, stack: *stack };
                             encode::extended(out, &mut last, ticks, &record)
                         }
                         EventKind::HostUnmap { address, size } => {

@@ -199,3 +199,21 @@ fn a_process_without_events_gives_an_empty_outcome() {
     idle.lane(1);
     assert_eq!(replay(&mut record(&mut idle).process).0.len(), 0);
 }
+
+#[test]
+fn a_moved_mapping_is_freed_and_allocated_and_a_moved_file_mapping_is_nothing() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(1);
+    spool.map(lane, 1, 0x10000, 8192, 0);
+    spool.remap(lane, 2, (0x10000, 8192), (0x50000, 16384), 0);
+    spool.remap(lane, 3, (0x9000_0000, 4096), (0xa000_0000, 8192), 0);
+    let (events, outcome) = replay(&mut record(&mut spool).process);
+    let told: Vec<_> = events.iter().map(|event| (event.action, event.address, event.size, event.total)).collect();
+    let expected = [
+        (Action::Malloc, 0x10000, 8192, 8192),
+        (Action::Free, 0x10000, 8192, 0),
+        (Action::Malloc, 0x50000, 16384, 16384),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(outcome.unknown_unmaps, 1);
+}

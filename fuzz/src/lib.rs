@@ -1,0 +1,55 @@
+//! What the fuzz targets share: recordings on disk, and the whole way from a recording to both kinds of file.
+use memscope_export::{Brand, DumpEvents, ExportOptions, Format, export_process};
+use memscope_format::layout::{PROCESS_HEADER_SIZE, PROCESS_MAGIC, VERSION, WINDOW_SIZE};
+use memscope_model::Process;
+use memscope_model::testing::SpoolBuilder;
+use memscope_symbols::Symbolizer;
+use std::path::Path;
+
+/// A process header that gets a reader past the first checks.
+pub fn header_page(windows: u32) -> Vec<u8> {
+    let mut page = vec![0u8; PROCESS_HEADER_SIZE];
+    page[..8].copy_from_slice(&PROCESS_MAGIC);
+    for (offset, value) in [(8, VERSION), (12, PROCESS_HEADER_SIZE as u32), (16, WINDOW_SIZE as u32), (84, windows)] {
+        page[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    page
+}
+
+/// Two lanes, two blocks and a window each.
+pub fn sound_recording(directory: &Path) {
+    let mut spool = SpoolBuilder::new();
+    let lanes = [spool.lane(1), spool.lane(2)];
+    for number in 1..=60u64 {
+        let lane = lanes[number as usize % 2];
+        spool.alloc(lane, number * 10, number << 8, number, 0);
+        if number % 3 == 0 {
+            spool.free(lane, number * 10 + 1, number << 8, 0);
+        }
+        if number % 25 == 0 {
+            spool.end_block(lanes[0]);
+            spool.end_block(lanes[1]);
+        }
+    }
+    spool.write(directory).unwrap();
+}
+
+/// Exports what can be read, in both formats; the two must agree on the number of rows.
+pub fn export_both(directory: &Path) {
+    let mut rows = Vec::new();
+    for format in [Format::Csv, Format::Db] {
+        let Ok(mut process) = Process::open(directory) else { return };
+        let options = ExportOptions {
+            format,
+            brand: Brand::MsMemScope,
+            dump_events: DumpEvents::ALL,
+            progress: &mut |_| {},
+            cancel: None,
+            symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
+        };
+        if let Ok(exported) = export_process(&mut process, directory, options, &mut |_| {}) {
+            rows.push(exported.rows);
+        }
+    }
+    assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "{rows:?}");
+}
