@@ -6,7 +6,7 @@
 //! ```
 //! The two-bit codes say how long a field is ([`crate::record`]). A field is stored as eight bytes and the cursor
 //! advanced by its length, so every event needs [`MAX_EVENT`] bytes of room although it keeps five to nine.
-use crate::record::{ADDRESS_ABSOLUTE, extended, frame, kind, stack_reference};
+use crate::record::{ADDRESS_ABSOLUTE, Space, SystemKind, extended, frame, kind, stack_reference};
 
 /// Room an event may need: 1 + 8 + 8 + 8 + 5 bytes and the overshoot of the last store.
 pub const MAX_EVENT: usize = 40;
@@ -18,12 +18,13 @@ const EXTENDED_OVERHEAD: usize = 20;
 pub struct Deltas {
     pub ticks: u64,
     pub address: u64,
+    pub device_address: u64,
     pub stack: u32,
 }
 
 impl Deltas {
     pub const fn at(base_ticks: u64) -> Deltas {
-        Deltas { ticks: base_ticks, address: 0, stack: 0 }
+        Deltas { ticks: base_ticks, address: 0, device_address: 0, stack: 0 }
     }
 }
 
@@ -114,6 +115,50 @@ pub enum Extended<'a> {
         new_size: u64,
         stack: u32,
     },
+    /// `attributes`: for driver memory the low 8 bits are the module, the next 2 the page type (normal, huge, giant).
+    DeviceAlloc {
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+        attributes: u32,
+        stack: u32,
+    },
+    DeviceFree {
+        space: Space,
+        address: u64,
+        stack: u32,
+    },
+    /// What a pool has reserved from now on.
+    PoolTotal {
+        space: Space,
+        device: u32,
+        total: u64,
+    },
+    /// The driver refused an allocation for want of memory.
+    OutOfMemory {
+        space: Space,
+        device: u32,
+        size: u64,
+        flag: u64,
+        stack: u32,
+    },
+    /// `ASCEND_RT_VISIBLE_DEVICES` as it stood at the first event of a device.
+    VisibleDevices(&'a [u8]),
+    System {
+        kind: SystemKind,
+        value: u64,
+    },
+    Mark {
+        text: &'a [u8],
+    },
+    RangeStart {
+        id: u64,
+        text: &'a [u8],
+    },
+    RangeEnd {
+        id: u64,
+    },
 }
 
 /// Longest kept build id, name (path, file, function) and line table.
@@ -131,6 +176,9 @@ impl Extended<'_> {
             Extended::Code { file, function, line_table, .. } => {
                 file.len().min(NAME_LIMIT) + function.len().min(NAME_LIMIT) + line_table.len().min(LINE_TABLE_LIMIT)
             }
+            Extended::VisibleDevices(text) | Extended::Mark { text } | Extended::RangeStart { text, .. } => {
+                text.len().min(NAME_LIMIT)
+            }
             _ => 0,
         };
         EXTENDED_OVERHEAD + NUMBERS + texts
@@ -145,12 +193,21 @@ impl Extended<'_> {
             Extended::HostMap { .. } => extended::HOST_MAP,
             Extended::HostUnmap { .. } => extended::HOST_UNMAP,
             Extended::HostRemap { .. } => extended::HOST_REMAP,
+            Extended::DeviceAlloc { .. } => extended::DEVICE_ALLOC,
+            Extended::DeviceFree { .. } => extended::DEVICE_FREE,
+            Extended::PoolTotal { .. } => extended::POOL_TOTAL,
+            Extended::OutOfMemory { .. } => extended::OUT_OF_MEMORY,
+            Extended::VisibleDevices(_) => extended::VISIBLE_DEVICES,
+            Extended::System { .. } => extended::SYSTEM,
+            Extended::Mark { .. } => extended::MARK,
+            Extended::RangeStart { .. } => extended::RANGE_START,
+            Extended::RangeEnd { .. } => extended::RANGE_END,
         }
     }
 
     /// # Safety
     /// There is room for [`Extended::room`] bytes less the overhead at the output.
-    unsafe fn fill(&self, out: &mut Output) {
+    unsafe fn fill(&self, out: &mut Output, last: &mut Deltas) {
         match *self {
             Extended::Thread(thread) => out.varint(u64::from(thread)),
             Extended::Module { id, start, end, bias, build_id, path } => {
@@ -190,6 +247,41 @@ impl Extended<'_> {
                 out.varint(new_size);
                 out.varint(u64::from(stack));
             }
+            Extended::DeviceAlloc { space, device, address, size, attributes, stack } => {
+                out.byte(space as u8);
+                out.varint(u64::from(device));
+                out.device_address(last, address);
+                out.varint(size);
+                out.varint(u64::from(attributes));
+                out.varint(u64::from(stack_field(last, stack)));
+            }
+            Extended::DeviceFree { space, address, stack } => {
+                out.byte(space as u8);
+                out.device_address(last, address);
+                out.varint(u64::from(stack_field(last, stack)));
+            }
+            Extended::PoolTotal { space, device, total } => {
+                out.byte(space as u8);
+                out.varint(u64::from(device));
+                out.varint(total);
+            }
+            Extended::OutOfMemory { space, device, size, flag, stack } => {
+                out.byte(space as u8);
+                out.varint(u64::from(device));
+                out.varint(size);
+                out.varint(flag);
+                out.varint(u64::from(stack_field(last, stack)));
+            }
+            Extended::VisibleDevices(text) | Extended::Mark { text } => out.text(text, NAME_LIMIT),
+            Extended::System { kind, value } => {
+                out.byte(kind as u8);
+                out.varint(value);
+            }
+            Extended::RangeStart { id, text } => {
+                out.varint(id);
+                out.text(text, NAME_LIMIT);
+            }
+            Extended::RangeEnd { id } => out.varint(id),
         }
     }
 }
@@ -207,7 +299,7 @@ pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Ext
         out.add(1).write(record.record_type());
         let length_at = store(out.add(2), time, 1 << time_code);
         let mut payload = Output(length_at.add(2));
-        record.fill(&mut payload);
+        record.fill(&mut payload, last);
         let length = payload.0 as usize - length_at as usize - 2;
         length_at.cast::<[u8; 2]>().write((length as u16).to_le_bytes());
         payload.0
@@ -233,6 +325,13 @@ impl Output {
             value >>= 7;
         }
         self.byte(value as u8);
+    }
+
+    /// The zigzag difference to the lane's last device address: pools hand out neighbours.
+    fn device_address(&mut self, last: &mut Deltas, address: u64) {
+        let difference = address.wrapping_sub(last.device_address) as i64;
+        last.device_address = address;
+        self.varint(((difference << 1) ^ (difference >> 63)) as u64);
     }
 
     /// Length as a varint, then the bytes, cut at `limit`: a cut name is still a name.

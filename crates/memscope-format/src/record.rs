@@ -16,7 +16,76 @@ pub mod extended {
     pub const HOST_MAP: u8 = 5;
     pub const HOST_UNMAP: u8 = 6;
     pub const HOST_REMAP: u8 = 7;
+    pub const DEVICE_ALLOC: u8 = 16;
+    pub const DEVICE_FREE: u8 = 17;
+    pub const POOL_TOTAL: u8 = 18;
+    pub const OUT_OF_MEMORY: u8 = 19;
+    pub const VISIBLE_DEVICES: u8 = 24;
+    pub const SYSTEM: u8 = 32;
+    pub const MARK: u8 = 33;
+    pub const RANGE_START: u8 = 34;
+    pub const RANGE_END: u8 = 35;
 }
+
+/// Who hands out device memory. Each has addresses of its own: the same number in two spaces is two blocks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Space {
+    /// The driver, by address (`halMemAlloc`).
+    Driver = 0,
+    /// The driver, by handle of physical memory (`halMemCreate`).
+    DriverHandle = 1,
+    /// Host memory registered for the device (`aclrtHostRegisterV2`).
+    Registered = 2,
+    /// torch_npu's caching allocator.
+    PtaCaching = 3,
+    /// torch_npu's workspace allocator.
+    PtaWorkspace = 4,
+    /// ATB's context workspace.
+    Atb = 5,
+    /// MindSpore's pool.
+    MindSpore = 6,
+}
+
+impl Space {
+    pub const ALL: [Space; 7] = [
+        Space::Driver,
+        Space::DriverHandle,
+        Space::Registered,
+        Space::PtaCaching,
+        Space::PtaWorkspace,
+        Space::Atb,
+        Space::MindSpore,
+    ];
+
+    pub fn from_code(code: u8) -> Option<Space> {
+        Space::ALL.get(code as usize).copied()
+    }
+}
+
+/// What a `SYSTEM` record is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum SystemKind {
+    AclInit = 0,
+    AclFinalize = 1,
+    StartTrace = 2,
+    StopTrace = 3,
+    Step = 4,
+    SetDevice = 5,
+}
+
+impl SystemKind {
+    pub fn from_code(code: u8) -> Option<SystemKind> {
+        use SystemKind::{AclFinalize, AclInit, SetDevice, StartTrace, Step, StopTrace};
+        [AclInit, AclFinalize, StartTrace, StopTrace, Step, SetDevice].get(code as usize).copied()
+    }
+}
+
+/// The device of an allocation on the host side of the driver.
+pub const HOST_DEVICE: u32 = 10_000;
+/// The device nobody said.
+pub const UNKNOWN_DEVICE: u32 = 9_999;
 
 /// Kinds of a node's frame, the byte after the parent in a `NODE` record.
 pub mod frame {

@@ -96,6 +96,7 @@ impl Books {
             EventKind::HostRemap { old, old_size, new, new_size } => {
                 self.remap(now, (old, old_size), (new, new_size), emit)
             }
+            _ => ControlFlow::Continue(()),
         }
     }
 

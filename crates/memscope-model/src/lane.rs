@@ -120,6 +120,8 @@ impl Definitions {
                 };
                 self.define(id, Node { parent, content, stack: None });
             }
+            // Of device events, which the books do not keep yet.
+            Definition::Text { .. } | Definition::VisibleDevices { .. } => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! One lane's records, in the order they were written.
 use super::records::{self, Record};
 use super::spool::{Block, Place, Spool};
-use super::{Damage, Definition, Event, SpoolError};
+use super::{Damage, Definition, Event, EventKind, SpoolError};
 use crate::encode::Deltas;
 
 /// A position in a lane. Holds one block in memory; goes on after [`Spool::refresh`].
@@ -18,6 +18,8 @@ pub struct LaneCursor {
     earlier_bytes: u64,
     last: Deltas,
     thread: u32,
+    /// Texts given numbers so far.
+    texts: u32,
     damage: Vec<Damage>,
     unknown_records: u64,
 }
@@ -33,6 +35,7 @@ impl LaneCursor {
             earlier_bytes: 0,
             last: Deltas::at(0),
             thread: 0,
+            texts: 0,
             damage: Vec::new(),
             unknown_records: 0,
         }
@@ -76,6 +79,15 @@ impl LaneCursor {
                 match record {
                     Record::Event { stack, kind } => {
                         return Ok(Some(Event { ticks, thread: self.thread, stack, kind }));
+                    }
+                    Record::TextEvent { text, kind } => {
+                        self.texts = self.texts.wrapping_add(1);
+                        define(Definition::Text { id: self.texts, text });
+                        let kind = match kind {
+                            EventKind::RangeStart { id, .. } => EventKind::RangeStart { id, text: self.texts },
+                            _ => EventKind::Mark { text: self.texts },
+                        };
+                        return Ok(Some(Event { ticks, thread: self.thread, stack: 0, kind }));
                     }
                     Record::Thread(thread) => self.thread = thread,
                     Record::Definition(definition) => define(definition),

@@ -2,7 +2,8 @@
 use super::u64_at;
 use crate::encode::Deltas;
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, SIZE_LENGTHS, TIME_LENGTHS, extended, frame, kind, stack_reference,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, SIZE_LENGTHS, Space, SystemKind, TIME_LENGTHS, extended, frame, kind,
+    stack_reference,
 };
 
 /// Something that happened in the process.
@@ -39,14 +40,78 @@ pub enum EventKind {
         new: u64,
         new_size: u64,
     },
+    DeviceAlloc {
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+        attributes: u32,
+    },
+    DeviceFree {
+        space: Space,
+        address: u64,
+    },
+    PoolTotal {
+        space: Space,
+        device: u32,
+        total: u64,
+    },
+    OutOfMemory {
+        space: Space,
+        device: u32,
+        size: u64,
+        flag: u64,
+    },
+    System {
+        kind: SystemKind,
+        value: u64,
+    },
+    /// The text is the number of a [`Definition::Text`] that came just before.
+    Mark {
+        text: u32,
+    },
+    RangeStart {
+        id: u64,
+        text: u32,
+    },
+    RangeEnd {
+        id: u64,
+    },
 }
 
 /// Something later records of the same lane refer to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Definition<'a> {
-    Module { id: u32, start: u64, end: u64, bias: u64, build_id: &'a [u8], path: &'a [u8] },
-    Code { id: u32, python_version: u16, first_line: u32, file: &'a [u8], function: &'a [u8], line_table: &'a [u8] },
-    Node { id: u32, parent: u32, frame: FrameRecord },
+    Module {
+        id: u32,
+        start: u64,
+        end: u64,
+        bias: u64,
+        build_id: &'a [u8],
+        path: &'a [u8],
+    },
+    Code {
+        id: u32,
+        python_version: u16,
+        first_line: u32,
+        file: &'a [u8],
+        function: &'a [u8],
+        line_table: &'a [u8],
+    },
+    Node {
+        id: u32,
+        parent: u32,
+        frame: FrameRecord,
+    },
+    /// The text of the event that follows. Numbers count up within a cursor.
+    Text {
+        id: u32,
+        text: &'a [u8],
+    },
+    /// `ASCEND_RT_VISIBLE_DEVICES` of the process.
+    VisibleDevices {
+        text: &'a [u8],
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -66,6 +131,11 @@ pub enum FrameRecord {
 pub(super) enum Record<'a> {
     Event {
         stack: u32,
+        kind: EventKind,
+    },
+    /// An event with a text, which the cursor numbers.
+    TextEvent {
+        text: &'a [u8],
         kind: EventKind,
     },
     Thread(u32),
@@ -88,7 +158,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], last: &mut Deltas) -> Result<(u64, Recor
             let record_type = fields.byte()?;
             last.ticks = last.ticks.wrapping_add(fields.integer(TIME_LENGTHS[time_code as usize])?);
             let length = fields.integer(2)? as usize;
-            extended_record(record_type, fields.take(length)?)?
+            extended_record(record_type, fields.take(length)?, last)?
         }
         kind::HOST_ALLOC => {
             last.ticks = last.ticks.wrapping_add(fields.integer(TIME_LENGTHS[time_code as usize])?);
@@ -122,7 +192,7 @@ fn resolve(field: u64, last: &mut Deltas) -> Result<u32, Nonsense> {
     }
 }
 
-fn extended_record(record_type: u8, payload: &[u8]) -> Result<Record<'_>, Nonsense> {
+fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) -> Result<Record<'a>, Nonsense> {
     let mut fields = Fields { bytes: payload, at: 0 };
     Ok(match record_type {
         extended::THREAD => Record::Thread(fields.small()?),
@@ -172,6 +242,39 @@ fn extended_record(record_type: u8, payload: &[u8]) -> Result<Record<'_>, Nonsen
             let stack = fields.small()?;
             Record::Event { stack, kind: EventKind::HostRemap { old, old_size, new, new_size } }
         }
+        extended::DEVICE_ALLOC => {
+            let (space, device) = (fields.space()?, fields.small()?);
+            let address = fields.device_address(last)?;
+            let (size, attributes) = (fields.varint()?, fields.small()?);
+            let stack = resolve(fields.varint()?, last)?;
+            Record::Event { stack, kind: EventKind::DeviceAlloc { space, device, address, size, attributes } }
+        }
+        extended::DEVICE_FREE => {
+            let (space, address) = (fields.space()?, fields.device_address(last)?);
+            let stack = resolve(fields.varint()?, last)?;
+            Record::Event { stack, kind: EventKind::DeviceFree { space, address } }
+        }
+        extended::POOL_TOTAL => {
+            let (space, device, total) = (fields.space()?, fields.small()?, fields.varint()?);
+            Record::Event { stack: 0, kind: EventKind::PoolTotal { space, device, total } }
+        }
+        extended::OUT_OF_MEMORY => {
+            let (space, device) = (fields.space()?, fields.small()?);
+            let (size, flag) = (fields.varint()?, fields.varint()?);
+            let stack = resolve(fields.varint()?, last)?;
+            Record::Event { stack, kind: EventKind::OutOfMemory { space, device, size, flag } }
+        }
+        extended::VISIBLE_DEVICES => Record::Definition(Definition::VisibleDevices { text: fields.text()? }),
+        extended::SYSTEM => {
+            let kind = SystemKind::from_code(fields.byte()?).ok_or(Nonsense)?;
+            Record::Event { stack: 0, kind: EventKind::System { kind, value: fields.varint()? } }
+        }
+        extended::MARK => Record::TextEvent { text: fields.text()?, kind: EventKind::Mark { text: 0 } },
+        extended::RANGE_START => {
+            let id = fields.varint()?;
+            Record::TextEvent { text: fields.text()?, kind: EventKind::RangeStart { id, text: 0 } }
+        }
+        extended::RANGE_END => Record::Event { stack: 0, kind: EventKind::RangeEnd { id: fields.varint()? } },
         _ => Record::Unknown,
     })
 }
@@ -225,6 +328,17 @@ impl<'a> Fields<'a> {
         self.take(length)
     }
 
+    fn space(&mut self) -> Result<Space, Nonsense> {
+        Space::from_code(self.byte()?).ok_or(Nonsense)
+    }
+
+    fn device_address(&mut self, last: &mut Deltas) -> Result<u64, Nonsense> {
+        let field = self.varint()?;
+        let difference = (field >> 1) as i64 ^ -((field & 1) as i64);
+        last.device_address = last.device_address.wrapping_add(difference as u64);
+        Ok(last.device_address)
+    }
+
     fn address(&mut self, code: u8, last: &mut Deltas) -> Result<u64, Nonsense> {
         let field = self.integer(ADDRESS_LENGTHS[code as usize])?;
         last.address = if code == ADDRESS_ABSOLUTE {
@@ -246,10 +360,19 @@ mod tests {
     fn event() -> impl Strategy<Value = (u64, u32, EventKind)> {
         let address = prop_oneof![any::<u64>(), (0u64..1 << 43).prop_map(|a| a << 4), Just(0u64)];
         let size = prop_oneof![0u64..300, any::<u64>(), 60_000u64..70_000];
-        let kind = (address, size, 0..5u8).prop_map(|(address, size, which)| match which {
+        let kind = (address, size, 0..9u8).prop_map(|(address, size, which)| match which {
             0 => EventKind::HostAlloc { address, size },
             1 => EventKind::HostFree { address },
             2 => EventKind::HostMap { address, size },
+            4 => EventKind::DeviceAlloc {
+                space: Space::ALL[size as usize % 7],
+                device: size as u32,
+                address,
+                size,
+                attributes: address as u32,
+            },
+            5 => EventKind::DeviceFree { space: Space::ALL[size as usize % 7], address },
+            6 => EventKind::OutOfMemory { space: Space::Driver, device: 3, size, flag: address },
             3 => EventKind::HostRemap { old: !address, old_size: size / 2, new: address, new_size: size },
             _ => EventKind::HostUnmap { address, size },
         });
@@ -285,10 +408,24 @@ mod tests {
                             let record = Extended::HostRemap { old, old_size, new, new_size, stack: *stack };
                             encode::extended(out, &mut last, ticks, &record)
                         }
+                        EventKind::DeviceAlloc { space, device, address, size, attributes } => {
+                            let record =
+                                Extended::DeviceAlloc { space, device, address, size, attributes, stack: *stack };
+                            encode::extended(out, &mut last, ticks, &record)
+                        }
+                        EventKind::DeviceFree { space, address } => {
+                            let record = Extended::DeviceFree { space, address, stack: *stack };
+                            encode::extended(out, &mut last, ticks, &record)
+                        }
+                        EventKind::OutOfMemory { space, device, size, flag } => {
+                            let record = Extended::OutOfMemory { space, device, size, flag, stack: *stack };
+                            encode::extended(out, &mut last, ticks, &record)
+                        }
                         EventKind::HostUnmap { address, size } => {
                             let record = Extended::HostUnmap { address, size, stack: *stack };
                             encode::extended(out, &mut last, ticks, &record)
                         }
+                        other => panic!("{other:?} is not generated"),
                     }
                 };
                 at += end as usize - out as usize;
