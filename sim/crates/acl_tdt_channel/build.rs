@@ -1,0 +1,3 @@
+fn main() {
+    sim_link::shared_library("acl_tdt_channel", &[]);
+}

@@ -1,0 +1,3 @@
+fn main() {
+    sim_link::shared_library("profapi", &[]);
+}

@@ -1,0 +1,14 @@
+//! `libruntime.so`: devices, contexts, streams, events, copies and kernel launches.
+//!
+//! A task runs to its end inside the call that launches it, on the calling thread, which is one legal schedule of the
+//! asynchronous interface: everything is complete when asked.
+
+mod context;
+mod driver;
+mod event;
+mod kernel;
+mod memory;
+mod status;
+mod stream;
+mod task;
+mod virtual_memory;

@@ -1,0 +1,143 @@
+//! Memory and copies.
+
+use sim_boundary::{Fault, Handle, Out, settings};
+
+use crate::context::current_device;
+use crate::driver::{halHostRegister, halHostUnregister, halMemAlloc, halMemFree, simHalExamine, simHalMemoryInfo};
+use crate::status::{DRIVER_ERROR, INVALID_PARAMETER, OK, Status, of_driver, written};
+use crate::stream::Stream;
+use crate::task;
+
+const SIDE_DEVICE: u64 = 1 << 10;
+const SIDE_HOST: u64 = 2 << 10;
+const HBM: u64 = 1 << 14;
+const HUGE_PAGES: u64 = 1 << 17;
+
+/// Kinds of memory, as bits: where pages should be huge.
+const HUGE_PAGES_FIRST: u32 = 0x400;
+const HUGE_PAGES_ONLY: u32 = 0x800;
+/// From this size on, "huge pages first" gets them.
+const WORTH_HUGE_PAGES: u64 = 1 << 20;
+
+static COPY_FAULT: Fault = Fault::new("MEMCPY");
+
+fn flag_word(module: u16, device: u32, bits: u64) -> u64 {
+    u64::from(module) << 56 | bits | u64::from(device)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtMalloc(address: Out<usize>, size: u64, kind: u32, module: u16) -> Status {
+    let device = match current_device() {
+        Ok(device) => device,
+        Err(status) => return status,
+    };
+    let huge = kind & HUGE_PAGES_ONLY != 0 || kind & HUGE_PAGES_FIRST != 0 && size > WORTH_HUGE_PAGES;
+    let pages = if huge { HUGE_PAGES } else { 0 };
+    of_driver(halMemAlloc(address.pointer(), size, flag_word(module, device, SIDE_DEVICE | HBM | pages)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtFree(address: usize) -> Status {
+    of_driver(halMemFree(address))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtMallocHost(address: Out<usize>, size: u64, module: u16) -> Status {
+    let device = current_device().unwrap_or(0);
+    of_driver(halMemAlloc(address.pointer(), size, flag_word(module, device, SIDE_HOST)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtFreeHost(address: usize) -> Status {
+    of_driver(halMemFree(address))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtHostRegister(host: usize, size: u64, flag: u32, seen: Out<usize>) -> Status {
+    of_driver(halHostRegister(host, size, flag, current_device().unwrap_or(0), seen.pointer()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtHostUnregister(host: usize) -> Status {
+    of_driver(halHostUnregister(host, current_device().unwrap_or(0)))
+}
+
+/// Free and total bytes of the thread's device.
+#[unsafe(no_mangle)]
+pub extern "C" fn rtMemGetInfoEx(_kind: u32, free: Out<usize>, total: Out<usize>) -> Status {
+    let device = match current_device() {
+        Ok(device) => device,
+        Err(status) => return status,
+    };
+    let (mut used, mut capacity) = (0, 0);
+    let result = simHalMemoryInfo(device, &mut used, &mut capacity);
+    if result != 0 {
+        return of_driver(result);
+    }
+    let taken = used + settings::HBM_OTHER_BYTES.get();
+    written(free.set(capacity.saturating_sub(taken) as usize) && total.set(capacity as usize))
+}
+
+/// Whether `size` bytes at `address` are there, as far as addresses of ours are concerned.
+fn accessible(address: usize, size: u64) -> bool {
+    let mut owner = 0;
+    address != 0 && simHalExamine(address, size, &mut owner) != 2
+}
+
+fn copy(to: usize, capacity: u64, from: usize, size: u64) -> Status {
+    if size == 0 {
+        return OK;
+    }
+    if size > capacity || !accessible(to, size) || !accessible(from, size) {
+        return INVALID_PARAMETER;
+    }
+    if COPY_FAULT.strikes() {
+        return DRIVER_ERROR;
+    }
+    // SAFETY: addresses of the simulated memories were just found to be live for `size` bytes; for any other address the
+    // program promises it. The two may overlap.
+    unsafe { std::ptr::copy(from as *const u8, to as *mut u8, size as usize) };
+    OK
+}
+
+fn fill(address: usize, capacity: u64, value: u8, size: u64) -> Status {
+    if size > capacity || !accessible(address, size) {
+        return INVALID_PARAMETER;
+    }
+    // SAFETY: as for `copy`.
+    unsafe { std::ptr::write_bytes(address as *mut u8, value, size as usize) };
+    OK
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtMemcpy(to: usize, capacity: u64, from: usize, size: u64, _kind: u32) -> Status {
+    copy(to, capacity, from, size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtMemcpyAsync(
+    to: usize,
+    capacity: u64,
+    from: usize,
+    size: u64,
+    _kind: u32,
+    stream: Handle<Stream>,
+) -> Status {
+    task::run(stream, task::Kind::Copy, None, || copy(to, capacity, from, size))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtMemset(address: usize, capacity: u64, value: u32, size: u64) -> Status {
+    fill(address, capacity, value as u8, size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn rtMemsetAsync(
+    address: usize,
+    capacity: u64,
+    value: u32,
+    size: u64,
+    stream: Handle<Stream>,
+) -> Status {
+    task::run(stream, task::Kind::Copy, None, || fill(address, capacity, value as u8, size))
+}
