@@ -1,12 +1,13 @@
-//! Encoding into a window: straight stores, no allocation, no branch on the length of a field.
+//! Encoding into a window: straight stores, no allocation.
 //!
 //! ```text
 //! event      | size:2 address:2 time:2 kind:2 | time | address | size (alloc) | stack (alloc; free if size code = 2) |
 //! extended   |    0      0     time:2   0:2   | type | time | length:u16 | payload |
 //! ```
-//! The two-bit codes say how long a field is ([`crate::record`]). A field is stored as eight bytes and the cursor
-//! advanced by its length, so every event needs [`MAX_EVENT`] bytes of room although it keeps five to nine.
-use crate::record::{ADDRESS_ABSOLUTE, Space, SystemKind, extended, frame, kind, stack_reference};
+//! The two-bit codes say how long a field is ([`crate::record`]). The usual event, soon after the last and near it, is one
+//! word; in any other a field is stored as eight bytes and the cursor advanced by its length. So every event needs
+//! [`MAX_EVENT`] bytes of room although it keeps four to nine.
+use crate::record::{ADDRESS_ABSOLUTE, Space, SystemKind, extended, frame, kind, node_parent, stack_reference};
 
 /// Room an event may need: 1 + 8 + 8 + 8 + 5 bytes and the overshoot of the last store.
 pub const MAX_EVENT: usize = 40;
@@ -20,11 +21,32 @@ pub struct Deltas {
     pub address: u64,
     pub device_address: u64,
     pub stack: u32,
+    /// The last node, and the module, offset and code of the last frames.
+    pub node: u32,
+    pub module: u32,
+    pub offset: u64,
+    pub code: u32,
 }
 
 impl Deltas {
     pub const fn at(base_ticks: u64) -> Deltas {
-        Deltas { ticks: base_ticks, address: 0, device_address: 0, stack: 0 }
+        Deltas { ticks: base_ticks, address: 0, device_address: 0, stack: 0, node: 0, module: 0, offset: 0, code: 0 }
+    }
+}
+
+impl Deltas {
+    /// The module or code object that a frame of this kind is expected in.
+    pub(crate) fn container(&self, frame_kind: u8) -> u32 {
+        if frame_kind == frame::PYTHON { self.code } else { self.module }
+    }
+
+    pub(crate) fn note_node(&mut self, id: u32, frame_kind: u8, first: u32, second: u64) {
+        self.node = id;
+        match frame_kind {
+            frame::C => (self.module, self.offset) = (first, second),
+            frame::PYTHON => self.code = first,
+            _ => {}
+        }
     }
 }
 
@@ -34,6 +56,55 @@ impl Deltas {
 /// `out` must be valid for writes of [`MAX_EVENT`] bytes.
 #[inline(always)]
 pub unsafe fn host_alloc(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, size: u64, stack: u32) -> *mut u8 {
+    let time = ticks.wrapping_sub(last.ticks);
+    let zigzag = zigzag(last.address, address);
+    if time | size > 0xff || !is_near(zigzag, address) {
+        // SAFETY: passed on.
+        return unsafe { any_host_alloc(out, last, ticks, address, size, stack) };
+    }
+    // The usual event is one word: kind, one byte of time, two or three of address, one of size.
+    let wide = u64::from(zigzag > 0xffff);
+    let head = u64::from(kind::HOST_ALLOC) | wide << 4;
+    let word = head | time << 8 | zigzag << 16 | size << (32 + 8 * wide);
+    last.ticks = ticks;
+    last.address = address;
+    let stack_field = stack_field(last, stack);
+    // SAFETY: eight bytes of the word, at most five of the varint.
+    unsafe {
+        out.cast::<u64>().write_unaligned(word.to_le());
+        varint(out.add(5 + wide as usize), stack_field)
+    }
+}
+
+/// A free of host memory.
+///
+/// # Safety
+/// `out` must be valid for writes of [`MAX_EVENT`] bytes.
+#[inline(always)]
+pub unsafe fn host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, stack: u32) -> *mut u8 {
+    let time = ticks.wrapping_sub(last.ticks);
+    let zigzag = zigzag(last.address, address);
+    if time > 0xff || stack != 0 || !is_near(zigzag, address) {
+        // SAFETY: passed on.
+        return unsafe { any_host_free(out, last, ticks, address, stack) };
+    }
+    let wide = u64::from(zigzag > 0xffff);
+    let word = u64::from(kind::HOST_FREE) | wide << 4 | time << 8 | zigzag << 16;
+    last.ticks = ticks;
+    last.address = address;
+    // SAFETY: eight bytes of the word.
+    unsafe {
+        out.cast::<u64>().write_unaligned(word.to_le());
+        out.add(4 + wide as usize)
+    }
+}
+
+/// Every allocation, whatever its fields need. Out of the way of the usual one.
+///
+/// # Safety
+/// As for [`host_alloc`].
+#[inline(never)]
+unsafe fn any_host_alloc(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, size: u64, stack: u32) -> *mut u8 {
     let time = advance(last, ticks);
     let time_code = log_code(time);
     let (address_code, address_field) = address_field(last, address);
@@ -48,18 +119,18 @@ pub unsafe fn host_alloc(out: *mut u8, last: &mut Deltas, ticks: u64, address: u
     }
 }
 
-/// A free of host memory.
+/// Every free, whatever its fields need.
 ///
 /// # Safety
-/// `out` must be valid for writes of [`MAX_EVENT`] bytes.
-#[inline(always)]
-pub unsafe fn host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, stack: u32) -> *mut u8 {
+/// As for [`host_free`].
+#[inline(never)]
+unsafe fn any_host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, stack: u32) -> *mut u8 {
     let time = advance(last, ticks);
     let time_code = log_code(time);
     let (address_code, address_field) = address_field(last, address);
     let stack_field = stack_field(last, stack);
     let stack_code = stack_field.min(stack_reference::EXPLICIT) as u8;
-    // SAFETY: as in `host_alloc`.
+    // SAFETY: as in `any_host_alloc`.
     unsafe {
         out.write(kind::HOST_FREE | time_code << 2 | address_code << 4 | stack_code << 6);
         let mut at = store(out.add(1), time, 1 << time_code);
@@ -189,7 +260,7 @@ impl Extended<'_> {
             Extended::Thread(_) => extended::THREAD,
             Extended::Module { .. } => extended::MODULE,
             Extended::Code { .. } => extended::CODE,
-            Extended::Node { .. } => extended::NODE,
+            Extended::Node { .. } => 0,
             Extended::HostMap { .. } => extended::HOST_MAP,
             Extended::HostUnmap { .. } => extended::HOST_UNMAP,
             Extended::HostRemap { .. } => extended::HOST_REMAP,
@@ -226,15 +297,8 @@ impl Extended<'_> {
                 out.text(function, NAME_LIMIT);
                 out.text(line_table, LINE_TABLE_LIMIT);
             }
-            Extended::Node { id, parent, frame_kind, first, second } => {
-                out.varint(u64::from(id));
-                out.varint(u64::from(parent));
-                out.byte(frame_kind);
-                if matches!(frame_kind, frame::C | frame::PYTHON) {
-                    out.varint(u64::from(first));
-                }
-                out.varint(second);
-            }
+            // A kind of its own, not an extended record.
+            Extended::Node { .. } => {}
             Extended::HostMap { address, size, stack } | Extended::HostUnmap { address, size, stack } => {
                 out.word(address);
                 out.varint(size);
@@ -291,6 +355,10 @@ impl Extended<'_> {
 /// # Safety
 /// `out` must be valid for writes of `record.room()` bytes that overlap nothing the record refers to.
 pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Extended<'_>) -> *mut u8 {
+    if let Extended::Node { id, parent, frame_kind, first, second } = *record {
+        // SAFETY: a node needs less than the room of an extended record.
+        return unsafe { node(out, last, id, parent, frame_kind, first, second) };
+    }
     let time = advance(last, ticks);
     let time_code = log_code(time);
     // SAFETY: the caller keeps the room for overhead and payload.
@@ -305,6 +373,55 @@ pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Ext
         payload.0
     }
 }
+
+/// A node of the stack tree. The most frequent definition by far, so it has a kind of its own: nodes follow each other in
+/// number, hang below the one before, and lie in the same module.
+///
+/// ```text
+/// | number:1 same:1 below:2 frame:2 3:2 | number? | number - parent? | module or code? | offset |
+/// ```
+///
+/// # Safety
+/// `out` must be valid for writes of [`MAX_NODE`] bytes.
+unsafe fn node(
+    out: *mut u8,
+    last: &mut Deltas,
+    id: u32,
+    parent: u32,
+    frame_kind: u8,
+    first: u32,
+    second: u64,
+) -> *mut u8 {
+    let follows = id == last.node.wrapping_add(1);
+    let below = match parent {
+        0 => node_parent::NONE,
+        parent if parent == id.wrapping_sub(1) => node_parent::PREVIOUS,
+        _ => node_parent::EARLIER,
+    };
+    let has_container = matches!(frame_kind, frame::C | frame::PYTHON);
+    let known = has_container && last.container(frame_kind) == first;
+    let mut payload = Output(out);
+    payload.byte(kind::NODE | frame_kind << 2 | below << 4 | u8::from(known) << 6 | u8::from(!follows) << 7);
+    if !follows {
+        payload.varint(u64::from(id));
+    }
+    if below == node_parent::EARLIER {
+        payload.varint(u64::from(id.wrapping_sub(parent)));
+    }
+    if has_container && !known {
+        payload.varint(u64::from(first));
+    }
+    match frame_kind {
+        frame::C => payload.varint(to_zigzag(second.wrapping_sub(last.offset))),
+        frame::PAIR => payload.varint(u64::from(id.wrapping_sub(second as u32))),
+        _ => payload.varint(second),
+    }
+    last.note_node(id, frame_kind, first, second);
+    payload.0
+}
+
+/// Room a node may need: five numbers and the first byte.
+pub const MAX_NODE: usize = 40;
 
 /// Where the next byte of a payload goes. Only [`extended`] makes one, over room it was promised.
 struct Output(*mut u8);
@@ -329,9 +446,8 @@ impl Output {
 
     /// The zigzag difference to the lane's last device address: pools hand out neighbours.
     fn device_address(&mut self, last: &mut Deltas, address: u64) {
-        let difference = address.wrapping_sub(last.device_address) as i64;
+        self.varint(to_zigzag(address.wrapping_sub(last.device_address)));
         last.device_address = address;
-        self.varint(((difference << 1) ^ (difference >> 63)) as u64);
     }
 
     /// Length as a varint, then the bytes, cut at `limit`: a cut name is still a name.
@@ -365,10 +481,27 @@ fn log_code(value: u64) -> u8 {
     u8::from(value > 0xff) + u8::from(value > 0xffff) + u8::from(value > 0xffff_ffff)
 }
 
+/// The difference of two addresses in units of 16 bytes, small for neighbours on either side.
 #[inline(always)]
+fn zigzag(last: u64, address: u64) -> u64 {
+    to_zigzag((address >> 4).wrapping_sub(last >> 4))
+}
+
+/// A difference as an unsigned number that is small for small differences of either sign.
+#[inline(always)]
+fn to_zigzag(difference: u64) -> u64 {
+    let difference = difference as i64;
+    ((difference << 1) ^ (difference >> 63)) as u64
+}
+
+/// Whether the address fits the two or three bytes of the usual event.
+#[inline(always)]
+fn is_near(zigzag: u64, address: u64) -> bool {
+    zigzag <= 0xff_ffff && address & 15 == 0
+}
+
 fn address_field(last: &mut Deltas, address: u64) -> (u8, u64) {
-    let difference = (address >> 4).wrapping_sub(last.address >> 4) as i64;
-    let zigzag = ((difference << 1) ^ (difference >> 63)) as u64;
+    let zigzag = zigzag(last.address, address);
     last.address = address;
     let code = u8::from(zigzag > 0xffff) + u8::from(zigzag > 0xff_ffff) + u8::from(zigzag > 0xffff_ffff);
     if address & 15 != 0 || code == ADDRESS_ABSOLUTE { (ADDRESS_ABSOLUTE, address) } else { (code, zigzag) }

@@ -5,6 +5,7 @@ pub mod kind {
     pub const EXTENDED: u8 = 0;
     pub const HOST_ALLOC: u8 = 1;
     pub const HOST_FREE: u8 = 2;
+    pub const NODE: u8 = 3;
 }
 
 /// The second byte of an extended record. A reader skips a type it does not know by the record's length.
@@ -12,7 +13,6 @@ pub mod extended {
     pub const THREAD: u8 = 1;
     pub const MODULE: u8 = 2;
     pub const CODE: u8 = 3;
-    pub const NODE: u8 = 4;
     pub const HOST_MAP: u8 = 5;
     pub const HOST_UNMAP: u8 = 6;
     pub const HOST_REMAP: u8 = 7;
@@ -87,7 +87,16 @@ pub const HOST_DEVICE: u32 = 10_000;
 /// The device nobody said.
 pub const UNKNOWN_DEVICE: u32 = 9_999;
 
-/// Kinds of a node's frame, the byte after the parent in a `NODE` record.
+/// Where a node hangs, in two bits of its first byte.
+pub mod node_parent {
+    pub const NONE: u8 = 0;
+    /// Below the node whose number is one less.
+    pub const PREVIOUS: u8 = 1;
+    /// The difference of the numbers follows.
+    pub const EARLIER: u8 = 2;
+}
+
+/// Kinds of a node's frame, in two bits of its first byte.
 pub mod frame {
     pub const C: u8 = 0;
     pub const UNKNOWN: u8 = 1;

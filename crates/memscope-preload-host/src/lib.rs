@@ -7,13 +7,19 @@
 
 #[path = "../../memscope-preload/src/api_table.rs"]
 mod api_table;
-#[cfg_attr(target_arch = "x86_64", path = "entry/x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "entry/aarch64.rs")]
-mod entry;
+#[macro_use]
+#[cfg_attr(target_arch = "x86_64", path = "../../memscope-preload/src/stubs/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "../../memscope-preload/src/stubs/aarch64.rs")]
+mod stubs;
+
+mod exports;
 mod heap;
 mod mappings;
 mod originals;
 mod recording;
+#[cfg_attr(target_arch = "x86_64", path = "thread/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "thread/aarch64.rs")]
+mod thread;
 
 /// There is no panic path we know of; if there is one after all, stop where the fault is.
 #[panic_handler]

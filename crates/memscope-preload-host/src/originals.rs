@@ -2,7 +2,7 @@
 //!
 //! The search itself may allocate (`dlsym` keeps its error texts on the heap): such calls are served from a small
 //! static arena, whose blocks are never given back.
-use crate::entry::thread_pointer;
+use crate::thread::thread_pointer;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -1,6 +1,6 @@
 //! The recorder, seen through its table.
 use crate::api_table::{API_VERSION, Api};
-use crate::entry::{recorder_symbol, thread_pointer};
+use crate::thread::{recorder_symbol, thread_pointer};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 static API: AtomicPtr<Api> = AtomicPtr::new(core::ptr::null_mut());
@@ -42,9 +42,12 @@ impl Call {
         // SAFETY: the offset leads to this thread's guard word. A guard at or below our own frame was abandoned by a
         // longjmp and does not count; a nested call lies below it.
         unsafe {
-            if *guard != 0 && stack.wrapping_sub(*guard) > SAME_STACK {
-                (api.nested)();
-                return None;
+            if *guard != 0 {
+                if stack.wrapping_sub(*guard) > SAME_STACK {
+                    (api.nested)();
+                    return None;
+                }
+                (api.abandoned)();
             }
             *guard = stack;
         }
@@ -65,7 +68,7 @@ impl Call {
     #[inline(always)]
     pub(crate) fn freeing(&self, address: usize) {
         // SAFETY: as above.
-        unsafe { (self.api.host_free)(address, self.stack, self.frame) }
+        unsafe { (self.api.host_free)(address) }
     }
 
     #[inline(always)]
@@ -81,7 +84,7 @@ impl Call {
 
     pub(crate) fn unmapped(&self, address: usize, size: usize) {
         // SAFETY: as above.
-        unsafe { (self.api.host_unmap)(address, size, self.stack, self.frame) }
+        unsafe { (self.api.host_unmap)(address, size) }
     }
 
     pub(crate) fn remapped(&self, old: (usize, usize), new: (usize, usize), began: u64) {

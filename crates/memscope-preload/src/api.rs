@@ -14,6 +14,7 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     host_map,
     host_unmap,
     host_remapped,
+    abandoned,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
@@ -35,6 +36,11 @@ extern "C" fn nested() {
     unsafe { slot::note_interruption(slot::current()) };
 }
 
+unsafe extern "C" fn abandoned() {
+    // SAFETY: the caller saw by the stack pointer that the guard's holder is gone.
+    unsafe { memscope_recorder::guard_abandoned() };
+}
+
 extern "C" fn now() -> u64 {
     memscope_recorder::ticks_now()
 }
@@ -48,9 +54,9 @@ unsafe extern "C" fn host_alloc(address: usize, size: usize, stack: usize, frame
     unsafe { memscope_recorder::host_alloc(address, size, entry(stack, frame)) }
 }
 
-unsafe extern "C" fn host_free(address: usize, stack: usize, frame: usize) {
-    // SAFETY: the caller holds the guard and passes its own entry.
-    unsafe { memscope_recorder::host_free(address, entry(stack, frame)) }
+unsafe extern "C" fn host_free(address: usize) {
+    // SAFETY: the caller holds the guard.
+    unsafe { memscope_recorder::host_free(address) }
 }
 
 unsafe extern "C" fn host_moved(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize) {
@@ -63,9 +69,9 @@ unsafe extern "C" fn host_map(address: usize, size: usize, stack: usize, frame: 
     unsafe { memscope_recorder::host_map(address, size, entry(stack, frame)) }
 }
 
-unsafe extern "C" fn host_unmap(address: usize, size: usize, stack: usize, frame: usize) {
-    // SAFETY: the caller holds the guard and passes its own entry.
-    unsafe { memscope_recorder::host_unmap(address, size, entry(stack, frame)) }
+unsafe extern "C" fn host_unmap(address: usize, size: usize) {
+    // SAFETY: the caller holds the guard.
+    unsafe { memscope_recorder::host_unmap(address, size) }
 }
 
 unsafe extern "C" fn host_remapped(

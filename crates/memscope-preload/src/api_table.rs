@@ -17,12 +17,12 @@ pub(crate) struct Api {
     /// Ticks of the thread's lane, for `host_moved`.
     pub(crate) now: extern "C" fn() -> u64,
     pub(crate) host_alloc: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
-    pub(crate) host_free: unsafe extern "C" fn(address: usize, stack: usize, frame: usize),
+    pub(crate) host_free: unsafe extern "C" fn(address: usize),
     /// `new` 0: the block was freed and nothing took its place.
     pub(crate) host_moved:
         unsafe extern "C" fn(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize),
     pub(crate) host_map: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
-    pub(crate) host_unmap: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
+    pub(crate) host_unmap: unsafe extern "C" fn(address: usize, size: usize),
     pub(crate) host_remapped: unsafe extern "C" fn(
         old: usize,
         old_size: usize,
@@ -32,6 +32,8 @@ pub(crate) struct Api {
         stack: usize,
         frame: usize,
     ),
+    /// A call that found the guard of one that was left by a jump, before it takes the guard itself.
+    pub(crate) abandoned: unsafe extern "C" fn(),
 }
 
 pub(crate) const API_VERSION: u32 = 1;

@@ -4,6 +4,11 @@
 //! Nothing is decided here. A hook takes the guard, calls the original and hands over what happened.
 #![no_std]
 
+#[macro_use]
+#[cfg_attr(target_arch = "x86_64", path = "stubs/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "stubs/aarch64.rs")]
+mod stubs;
+
 mod api;
 mod api_table;
 mod hooks;

@@ -99,24 +99,36 @@ impl Config {
 ///
 /// The loader calls malloc, and so us, before libc has set `environ`; then the kernel's copy is read.
 pub(crate) fn from_environment() -> Option<Config> {
+    match environment() {
+        Some(_) => Config::parse(variable(VARIABLE)?),
+        None => from_kernel(),
+    }
+}
+
+/// The value of an environment variable, given its name and `=`, as it stands now.
+pub(crate) fn variable(name_and_equals: &[u8]) -> Option<&'static [u8]> {
+    let mut entry = environment()?;
+    // SAFETY: a null-terminated array of C strings. Programs that change their environment while other threads run
+    // break `getenv` itself; we look only at the first event and at the first device event.
+    unsafe {
+        while !(*entry).is_null() {
+            if let Some(value) = CStr::from_ptr(*entry).to_bytes().strip_prefix(name_and_equals) {
+                return Some(value);
+            }
+            entry = entry.add(1);
+        }
+    }
+    None
+}
+
+/// libc's `environ`, once libc has set it.
+fn environment() -> Option<*const *const c_char> {
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
-    // SAFETY: libc keeps `environ` null or pointing to a null-terminated array of C strings; at our first event, in the
-    // loader or in a constructor, no other thread changes it.
-    unsafe {
-        let mut entry = environ;
-        if !entry.is_null() {
-            while !(*entry).is_null() {
-                if let Some(value) = CStr::from_ptr(*entry).to_bytes().strip_prefix(VARIABLE) {
-                    return Config::parse(value);
-                }
-                entry = entry.add(1);
-            }
-            return None;
-        }
-    }
-    from_kernel()
+    // SAFETY: reads one pointer, null or valid.
+    let first = unsafe { environ };
+    (!first.is_null()).then_some(first)
 }
 
 /// Reads `/proc/self/environ` piecewise; only our variable is kept.

@@ -7,8 +7,9 @@ use crate::names::Path;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use memscope_sys::{self as sys, Errno, Fd, FileId, Limit};
 
+/// Zeroed memory is a file not yet created.
 pub(crate) struct SpoolFile {
-    path: Path,
+    pub(crate) path: Path,
     /// Flags for opening it again; creation was once.
     flags: usize,
     descriptor: AtomicI32,
@@ -17,22 +18,15 @@ pub(crate) struct SpoolFile {
 }
 
 impl SpoolFile {
-    /// Creates the file, which must not exist.
-    pub(crate) fn create(path: Path, flags: usize) -> Result<SpoolFile, Errno> {
-        let low = sys::open(path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?;
-        let file = SpoolFile {
-            path,
-            flags,
-            descriptor: AtomicI32::new(-1),
-            device: AtomicU64::new(0),
-            inode: AtomicU64::new(0),
-        };
-        let parked = park(low);
+    /// Creates the file at `self.path`, which must not exist.
+    pub(crate) fn create(&mut self, flags: usize) -> Result<(), Errno> {
+        self.flags = flags;
+        let parked = park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?);
         let id = sys::file_id(parked)?;
-        file.device.store(id.device, Relaxed);
-        file.inode.store(id.inode, Relaxed);
-        file.descriptor.store(parked.0, Relaxed);
-        Ok(file)
+        self.device.store(id.device, Relaxed);
+        self.inode.store(id.inode, Relaxed);
+        self.descriptor.store(parked.0, Relaxed);
+        Ok(())
     }
 
     /// A descriptor that is certainly this file's.

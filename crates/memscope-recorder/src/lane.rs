@@ -12,6 +12,8 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use memscope_format::encode::Extended;
+use memscope_format::layout::ClockKind;
+use memscope_stack::NodeId;
 use memscope_sys as sys;
 
 /// Where a hooked function was entered.
@@ -23,13 +25,24 @@ pub struct Entry {
     pub frame_pointer: usize,
 }
 
-/// In memory of its own that a forked child finds zeroed: owner 0 is "no lane".
+impl Entry {
+    /// For an event whose stack nobody asks for.
+    pub(crate) const NO_STACK: Entry = Entry { stack_pointer: 0, frame_pointer: 0 };
+
+    #[inline(always)]
+    fn wants_stack(self) -> bool {
+        self.stack_pointer != 0
+    }
+}
+
+/// In memory of its own that a forked child finds zeroed: owner 0 is "no lane". What each event touches comes first.
+#[repr(C)]
 pub(crate) struct Lane {
-    writer: Writer,
+    pub(crate) writer: Writer,
     next_calibration: u64,
     calibration_pause: u64,
-    stacks: Stacks,
     owner: AtomicU32,
+    stacks: Stacks,
 }
 
 /// An allocation returned `address`.
@@ -38,20 +51,75 @@ pub(crate) struct Lane {
 /// Called on the thread, and below the frame, that `entry` describes, with the guard held.
 #[inline(always)]
 pub unsafe fn host_alloc(address: usize, size: usize, entry: Entry) {
-    // SAFETY: passed on.
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own, and so is the lane at hand.
     unsafe {
-        record(entry, |lane, ticks, stack| lane.writer.host_alloc(ticks, address as u64, size as u64, stack));
+        match at_hand(slot) {
+            Some((lane, ticks)) if !lane.stacks.wanted() => {
+                ptr::addr_of_mut!((*slot).recording).write_volatile(true);
+                lane.writer.host_alloc(ticks, address as u64, size as u64, NodeId::NONE);
+                ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+            }
+            _ => host_alloc_in_full(address, size, entry),
+        }
     }
 }
 
-/// `address` is about to be freed.
+/// Out of the way, so that the short way needs no registers saved.
+#[inline(never)]
+unsafe fn host_alloc_in_full(address: usize, size: usize, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, 1, |lane, ticks, stack| lane.writer.host_alloc(ticks, address as u64, size as u64, stack));
+    }
+}
+
+/// `address` is about to be freed. Its stack is not taken: who frees explains little, and would cost as much again.
 ///
 /// # Safety
-/// As for [`host_alloc`].
+/// Called with the guard held.
 #[inline(always)]
-pub unsafe fn host_free(address: usize, entry: Entry) {
+pub unsafe fn host_free(address: usize) {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own, and so is the lane at hand.
+    unsafe {
+        match at_hand(slot) {
+            Some((lane, ticks)) => {
+                ptr::addr_of_mut!((*slot).recording).write_volatile(true);
+                lane.writer.host_free(ticks, address as u64, NodeId::NONE);
+                ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+            }
+            None => host_free_in_full(address),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn host_free_in_full(address: usize) {
     // SAFETY: passed on.
-    unsafe { record(entry, |lane, ticks, stack| lane.writer.host_free(ticks, address as u64, stack)) };
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, stack| lane.writer.host_free(ticks, address as u64, stack));
+    }
+}
+
+/// The thread's lane and the time, if an event can be written without further ado.
+///
+/// # Safety
+/// `slot` is the calling thread's and the guard is held; the reference ends before either changes.
+#[inline(always)]
+unsafe fn at_hand<'l>(slot: *mut Slot) -> Option<(&'l mut Lane, u64)> {
+    // SAFETY: the lane a slot names is owned by its thread and mapped for ever; the guard keeps a signal handler from
+    // entering here a second time, so the reference is the only one.
+    let lane = unsafe { (*slot).lane.as_mut() }?;
+    if !lane.writer.is_ready() || lane.writer.clock != ClockKind::Counter {
+        return None;
+    }
+    let ticks = clock::ticks(ClockKind::Counter);
+    if ticks >= lane.next_calibration {
+        return None;
+    }
+    Some((lane, ticks))
 }
 
 /// `realloc` moved or resized `old`, which was given up at some moment after `began` ([`ticks_now`]). `new` is 0 where it
@@ -66,8 +134,9 @@ pub unsafe fn host_free(address: usize, entry: Entry) {
 pub unsafe fn host_moved(old: usize, new: usize, size: usize, began: u64, entry: Entry) {
     // SAFETY: passed on.
     unsafe {
-        record(entry, |lane, ticks, stack| {
-            lane.writer.host_free(began, old as u64, stack);
+        let events = if new == 0 { 1 } else { 2 };
+        record(entry, events, |lane, ticks, stack| {
+            lane.writer.host_free(began, old as u64, NodeId::NONE);
             if new == 0 {
                 return;
             }
@@ -80,12 +149,45 @@ pub unsafe fn host_moved(old: usize, new: usize, size: usize, began: u64, entry:
     }
 }
 
-/// The time on this thread's lane, 0 if it has none yet: a free stamped 0 takes the time of the lane's last record.
+/// The time on this thread's lane. A thread that has none gets one here, because records cannot be older than their lane;
+/// 0 if there is none to be had.
 pub fn ticks_now() -> u64 {
+    let slot = slot::current();
     // SAFETY: the slot is the thread's own; a lane stays mapped.
     unsafe {
-        let lane = (*slot::current()).lane;
+        let mut lane = (*slot).lane;
+        if lane.is_null() || (*lane).owner.load(Relaxed) == 0 {
+            ptr::addr_of_mut!((*slot).recording).write_volatile(true);
+            lane = own_lane(slot);
+            ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+        }
         if lane.is_null() { 0 } else { clock::ticks((*lane).writer.clock) }
+    }
+}
+
+/// The hook that held the guard was left by a jump and will not come back. If it was left in the recorder itself, its
+/// half-made record is dropped, and everything later records would refer to is begun anew.
+///
+/// # Safety
+/// Called on a thread that is not in the recorder, before a new guard is used.
+#[cold]
+pub unsafe fn guard_abandoned() {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own, and so is the lane it names; the caller vouches that nobody uses it.
+    unsafe {
+        let recording = ptr::addr_of_mut!((*slot).recording);
+        if !recording.read_volatile() {
+            return;
+        }
+        if let Some(lane) = (*slot).lane.as_mut()
+            && lane.owner.load(Relaxed) != 0
+        {
+            lane.writer.recover();
+            lane.stacks.forget();
+            lane.writer.lose(1);
+        }
+        // Last: this, too, may be left by a jump.
+        recording.write_volatile(false);
     }
 }
 
@@ -96,7 +198,7 @@ pub fn ticks_now() -> u64 {
 pub unsafe fn host_map(address: usize, size: usize, entry: Entry) {
     // SAFETY: passed on.
     unsafe {
-        record(entry, |lane, ticks, stack| {
+        record(entry, 1, |lane, ticks, stack| {
             let record = Extended::HostMap { address: address as u64, size: size as u64, stack: stack.0 };
             lane.writer.extended_event(ticks, &record);
         });
@@ -106,11 +208,11 @@ pub unsafe fn host_map(address: usize, size: usize, entry: Entry) {
 /// A range is about to be unmapped, or was mapped over.
 ///
 /// # Safety
-/// As for [`host_alloc`].
-pub unsafe fn host_unmap(address: usize, size: usize, entry: Entry) {
+/// Called with the guard held.
+pub unsafe fn host_unmap(address: usize, size: usize) {
     // SAFETY: passed on.
     unsafe {
-        record(entry, |lane, ticks, stack| {
+        record(Entry::NO_STACK, 1, |lane, ticks, stack| {
             let record = Extended::HostUnmap { address: address as u64, size: size as u64, stack: stack.0 };
             lane.writer.extended_event(ticks, &record);
         });
@@ -124,7 +226,7 @@ pub unsafe fn host_unmap(address: usize, size: usize, entry: Entry) {
 pub unsafe fn host_remapped(old: (usize, usize), new: (usize, usize), began: u64, entry: Entry) {
     // SAFETY: passed on.
     unsafe {
-        record(entry, |lane, _, stack| {
+        record(entry, 1, |lane, _, stack| {
             let (old, old_size) = (old.0 as u64, old.1 as u64);
             let (new, new_size) = (new.0 as u64, new.1 as u64);
             let record = Extended::HostRemap { old, old_size, new, new_size, stack: stack.0 };
@@ -134,12 +236,12 @@ pub unsafe fn host_remapped(old: (usize, usize), new: (usize, usize), began: u64
     }
 }
 
-/// The frame of every event: find the lane, take the time and the stack, let `write` encode.
+/// The frame of every event: find the lane, take the time and the stack, let `write` encode `events` records.
 ///
 /// # Safety
 /// As for [`host_alloc`].
 #[inline(always)]
-unsafe fn record(entry: Entry, write: impl FnOnce(&mut Lane, u64, memscope_stack::NodeId)) {
+pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut Lane, u64, NodeId)) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own. The lane it names is owned by this thread and mapped for ever; the guard
     // keeps a signal handler from entering here a second time, so the reference is the only one.
@@ -147,19 +249,19 @@ unsafe fn record(entry: Entry, write: impl FnOnce(&mut Lane, u64, memscope_stack
         ptr::addr_of_mut!((*slot).recording).write_volatile(true);
         let mut lane = (*slot).lane;
         if lane.is_null() || !(*lane).writer.is_ready() {
-            lane = prepare(slot);
+            lane = prepare(slot, events);
         }
         if let Some(lane) = lane.as_mut() {
             let ticks = clock::ticks(lane.writer.clock);
             if ticks >= lane.next_calibration {
                 lane.calibrate();
             }
-            let mut stack = memscope_stack::NodeId::NONE;
-            if lane.stacks.wanted() {
+            let mut stack = NodeId::NONE;
+            if lane.stacks.wanted() && entry.wants_stack() {
                 stack = lane.stacks.capture(entry, &mut lane.writer);
                 // New definitions may have filled the window.
                 if !lane.writer.make_ready() {
-                    lane.writer.lose(1);
+                    lane.writer.lose(events);
                     ptr::addr_of_mut!((*slot).recording).write_volatile(false);
                     return;
                 }
@@ -171,42 +273,55 @@ unsafe fn record(entry: Entry, write: impl FnOnce(&mut Lane, u64, memscope_stack
 }
 
 /// The slow path of an event: first event of a thread or a forked child, full window, or nothing to record into.
-/// Null if the event is lost, which has then been counted.
+/// Null if the `events` are lost, which have then been counted.
 ///
 /// # Safety
 /// `slot` is the calling thread's.
 #[cold]
 #[inline(never)]
-unsafe fn prepare(slot: *mut Slot) -> *mut Lane {
+unsafe fn prepare(slot: *mut Slot, events: u64) -> *mut Lane {
     // SAFETY: the slot is ours and a lane, once made, stays mapped.
     unsafe {
         let interrupted = u64::from(core::mem::take(&mut (*slot).interrupted));
+        let Some(lane) = own_lane(slot).as_mut() else {
+            if let Some(process) = process::ensure() {
+                process.lose_without_window(events + interrupted);
+            }
+            return ptr::null_mut();
+        };
+        if interrupted != 0 {
+            lane.writer.lose(interrupted);
+        }
+        if lane.writer.make_ready() {
+            return lane;
+        }
+        lane.writer.lose(events);
+        ptr::null_mut()
+    }
+}
+
+/// The thread's lane, got now if it has none; null if there is none to be had.
+///
+/// # Safety
+/// `slot` is the calling thread's.
+unsafe fn own_lane(slot: *mut Slot) -> *mut Lane {
+    // SAFETY: the slot is ours and a lane, once made, stays mapped.
+    unsafe {
         if let Some(lane) = (*slot).lane.as_mut()
             && lane.owner.load(Relaxed) != 0
         {
-            if interrupted != 0 {
-                lane.writer.lose(interrupted);
-            }
-            if lane.writer.make_ready() {
-                return lane;
-            }
-            lane.writer.lose(1);
-            return ptr::null_mut();
+            return lane;
         }
         (*slot).lane = ptr::null_mut();
-        let Some(process) = process::ensure() else { return ptr::null_mut() };
-        let thread = sys::gettid();
-        match take_over(process, thread).or_else(|| Lane::create(process, thread)) {
-            Some(lane) => {
+        if let Some(process) = process::ensure()
+            && !process.is_stopped()
+        {
+            let thread = sys::gettid();
+            if let Some(lane) = take_over(process, thread).or_else(|| Lane::create(process, thread)) {
                 (*slot).lane = lane.as_ptr();
-                if (*lane.as_ptr()).writer.make_ready() {
-                    return lane.as_ptr();
-                }
-                (*lane.as_ptr()).writer.lose(1);
             }
-            None => process.lose_without_window(),
         }
-        ptr::null_mut()
+        (*slot).lane
     }
 }
 
@@ -235,6 +350,10 @@ fn take_over(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
 
 impl Lane {
     fn create(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
+        // Asked again with every event while there are too many: the count must not come round.
+        if process.lane_count.load(Relaxed) as usize >= MAX_LANES {
+            return None;
+        }
         let number = process.lane_count.fetch_add(1, AcqRel);
         let place = process.lanes.get(number as usize)?;
         let window = process.map_window(number).ok()?;

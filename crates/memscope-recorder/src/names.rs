@@ -1,8 +1,7 @@
 //! Path names, built without formatting machinery.
 use core::ffi::CStr;
 
-/// A C string in a fixed buffer.
-#[derive(Clone, Copy)]
+/// A C string in a fixed buffer. Zeroed memory is an empty one. Never on a stack: threads may have 16 KiB of it.
 pub(crate) struct Path {
     bytes: [u8; Path::CAPACITY],
     length: usize,
@@ -12,8 +11,27 @@ pub(crate) struct Path {
 impl Path {
     const CAPACITY: usize = 4096 + 256;
 
+    #[cfg(test)]
     pub(crate) const fn new() -> Path {
         Path { bytes: [0; Path::CAPACITY], length: 0, overflowed: false }
+    }
+
+    /// Makes it what `other` is, without a copy in between.
+    pub(crate) fn copy_from(&mut self, other: &Path) {
+        self.bytes.copy_from_slice(&other.bytes);
+        (self.length, self.overflowed) = (other.length, other.overflowed);
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Takes back what was appended since the path had this length.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        for byte in self.bytes.iter_mut().skip(length).take(self.length.saturating_sub(length)) {
+            *byte = 0;
+        }
+        self.length = self.length.min(length);
     }
 
     /// Appends. A path that does not fit stays empty whatever is appended, and opening an empty path fails cleanly.

@@ -7,7 +7,7 @@ use crate::names::Path;
 use crate::slot::Guard;
 use crate::stacks;
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
+use core::ffi::c_char;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
@@ -26,7 +26,7 @@ pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) clock: ClockKind,
     header: AtomicPtr<ProcessHeader>,
-    files: UnsafeCell<MaybeUninit<Files>>,
+    files: UnsafeCell<Files>,
     /// The lanes made so far, and where the search for one without a thread goes on.
     pub(crate) lanes: [AtomicPtr<Lane>; MAX_LANES],
     pub(crate) lane_count: AtomicU32,
@@ -137,6 +137,7 @@ fn prepare_image() -> bool {
     }
     if config.c_depth > 0 || config.python_depth > 0 {
         stacks::initialise(config.python_depth > 0);
+        forget_loader_errors();
     }
     // SAFETY: we are the one thread between `STATE_NEW` and the published state.
     unsafe { *IMAGE.config.get() = config };
@@ -144,20 +145,41 @@ fn prepare_image() -> bool {
     true
 }
 
+/// A `dlsym` in vain leaves a message for `dlerror`: the program must neither read ours nor free it later, a block whose
+/// allocation was never recorded. The first call takes the message, the second frees it.
+fn forget_loader_errors() {
+    unsafe extern "C" {
+        fn dlerror() -> *mut c_char;
+    }
+    // SAFETY: `dlerror` has no preconditions; the guard is held, so what it frees is not recorded.
+    unsafe {
+        dlerror();
+        dlerror();
+    }
+}
+
 /// Makes the process directory, the spool files and the header.
+///
+/// Everything large is built in its place: this runs on whatever stack the first event comes from.
 ///
 /// # Safety
 /// `process` points to the zeroed process page and nobody else touches it.
+#[cold]
+#[inline(never)]
 unsafe fn start(process: *mut Process) -> Result<(), Errno> {
     let config = config();
     let kind = clock::kind();
     let calibration = Calibration::now(kind);
     let realtime_ns = clock_ns(Clock::Realtime);
     let pid = sys::getpid();
-    let spool = make_directories(config, pid, realtime_ns)?;
-    let windows = SpoolFile::create(*spool.clone().push(b"/").push(WINDOWS_FILE.as_bytes()), sys::O_RDWR)?;
-    let events =
-        SpoolFile::create(*spool.clone().push(b"/").push(EVENTS_FILE.as_bytes()), sys::O_WRONLY | sys::O_APPEND)?;
+    // SAFETY: zeroed memory is valid `Files`, and nobody else has a reference to them yet.
+    let Files { windows, events } = unsafe { &mut *(*process).files.get() };
+    make_directories(config, pid, realtime_ns, &mut windows.path)?;
+    events.path.copy_from(&windows.path);
+    windows.path.push(b"/").push(WINDOWS_FILE.as_bytes());
+    windows.create(sys::O_RDWR)?;
+    events.path.push(b"/").push(EVENTS_FILE.as_bytes());
+    events.create(sys::O_WRONLY | sys::O_APPEND)?;
     let descriptor = windows.descriptor()?;
     reserve(descriptor, 0, PROCESS_HEADER_SIZE)?;
     let header = sys::map_file(descriptor, 0, PROCESS_HEADER_SIZE)?.cast::<ProcessHeader>();
@@ -178,9 +200,8 @@ unsafe fn start(process: *mut Process) -> Result<(), Errno> {
         (*page).start_realtime_ns = realtime_ns;
         (*page).state = AtomicU32::new(layout::STATE_RUNNING);
         (*page).config_length = copy(&mut (*page).config, config.text());
-        let mut buffer = [0u8; layout::PATH_CAPACITY];
-        let executable = sys::readlink(c"/proc/self/exe", &mut buffer).unwrap_or_default();
-        (*page).executable_length = copy(&mut (*page).executable, executable);
+        let executable = sys::readlink(c"/proc/self/exe", &mut (*page).executable).unwrap_or_default();
+        (*page).executable_length = executable.len() as u32;
         (*page).command_length = read_command(&mut (*page).command);
         if config.python_depth > 0 {
             let (version, note) = stacks::python_support();
@@ -192,7 +213,6 @@ unsafe fn start(process: *mut Process) -> Result<(), Errno> {
 
         ptr::addr_of_mut!((*process).pid).write(pid);
         ptr::addr_of_mut!((*process).clock).write(kind);
-        (*(*process).files.get()).write(Files { windows, events });
         (*process).header.store(page, Release);
     }
     Ok(())
@@ -200,24 +220,25 @@ unsafe fn start(process: *mut Process) -> Result<(), Errno> {
 
 /// `<output>/<brand>_<pid>_<local time>_ascend/spool`. The name must be new: `exec` gives the same process another
 /// image, possibly within the same second, so the time is moved on until it is.
-fn make_directories(config: &Config, pid: u32, realtime_ns: u64) -> Result<Path, Errno> {
+fn make_directories(config: &Config, pid: u32, realtime_ns: u64, path: &mut Path) -> Result<(), Errno> {
     const MOST_IMAGES_AHEAD: i64 = 1000;
-    let output = config.directory().unwrap_or_default();
-    let mut root = Path::new();
-    match sys::mkdir(root.push(output).as_c_str()) {
+    // A start that failed half way in may have left something.
+    path.truncate(0);
+    match sys::mkdir(path.push(config.directory().unwrap_or_default()).as_c_str()) {
         Ok(()) | Err(Errno::EEXIST) => {}
         Err(error) => return Err(error),
     }
+    let root = path.length();
     let local_seconds = (realtime_ns / 1_000_000_000) as i64 + config.utc_offset_seconds;
     let mut last = Errno::EEXIST;
     for ahead in 0..MOST_IMAGES_AHEAD {
-        let mut path = root;
+        path.truncate(root);
         path.push(b"/").push(config.brand()).push(b"_").push_number(u64::from(pid), 1);
         path.push(b"_").push_timestamp(local_seconds + ahead).push(b"_ascend");
         match sys::mkdir(path.as_c_str()) {
             Ok(()) => {
                 path.push(b"/").push(SPOOL_DIRECTORY.as_bytes());
-                return sys::mkdir(path.as_c_str()).map(|()| path);
+                return sys::mkdir(path.as_c_str());
             }
             Err(Errno::EEXIST) => {}
             Err(error) => {
@@ -280,7 +301,7 @@ impl Process {
 
     fn files(&self) -> &Files {
         // SAFETY: written before `STATE_RECORDING` is published; callers hold a process in that state.
-        unsafe { (*self.files.get()).assume_init_ref() }
+        unsafe { &*self.files.get() }
     }
 
     /// Maps window `number`, reserving its place in the file.
@@ -289,6 +310,11 @@ impl Process {
             return Err(Errno::ENOSPC);
         }
         let offset = PROCESS_HEADER_SIZE as u64 + u64::from(number) * WINDOW_SIZE as u64;
+        let cap = config().size_cap;
+        if cap != 0 && offset + WINDOW_SIZE as u64 + self.header().appended.load(Relaxed) > cap {
+            self.stop(StopReason::SizeCap, Errno(0));
+            return Err(Errno::ENOSPC);
+        }
         let descriptor = self.files().windows.descriptor()?;
         reserve(descriptor, offset, WINDOW_SIZE)?;
         let window = sys::map_file(descriptor, offset, WINDOW_SIZE)?;
@@ -368,8 +394,8 @@ impl Process {
         now
     }
 
-    pub(crate) fn lose_without_window(&self) {
-        self.header().lost_without_window.fetch_add(1, Relaxed);
+    pub(crate) fn lose_without_window(&self, events: u64) {
+        self.header().lost_without_window.fetch_add(events, Relaxed);
     }
 }
 

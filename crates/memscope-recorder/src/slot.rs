@@ -62,9 +62,12 @@ impl Guard {
         let slot = current();
         // SAFETY: the slot is the thread's own, and nothing holds a reference to it across this call.
         unsafe {
-            if is_nested((*slot).guard, stack_pointer) {
-                note_interruption(slot);
-                return None;
+            if (*slot).guard != 0 {
+                if is_nested((*slot).guard, stack_pointer) {
+                    note_interruption(slot);
+                    return None;
+                }
+                crate::lane::guard_abandoned();
             }
             (*slot).guard = stack_pointer;
         }

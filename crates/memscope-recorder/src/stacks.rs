@@ -8,6 +8,7 @@ use memscope_stack::tree::{FrameKey, Interned, Tree};
 use memscope_stack::{DefinitionSink, Frame, NodeId};
 
 /// Zeroed memory is a lane that wants no stacks.
+#[repr(C)]
 pub(crate) struct Stacks {
     pub(crate) c_depth: usize,
     pub(crate) python_depth: usize,
@@ -55,10 +56,7 @@ impl Stacks {
         let epoch = c::unload_epoch();
         if epoch != self.epoch {
             self.epoch = epoch;
-            self.tree.forget();
-            self.c.forget();
-            self.python.forget();
-            self.pair = Default::default();
+            self.forget();
         }
         let mut c = NodeId::NONE;
         let mut python = NodeId::NONE;
@@ -77,6 +75,14 @@ impl Stacks {
             (NodeId::NONE, python) => python,
             (c, python) => self.pair(c, python, writer),
         }
+    }
+
+    /// Nothing defined so far is referred to again.
+    pub(crate) fn forget(&mut self) {
+        self.tree.forget();
+        self.c.forget();
+        self.python.forget();
+        self.pair = Default::default();
     }
 
     /// Another thread has the lane: its stack lies elsewhere, but the tree, modules and code objects still hold.

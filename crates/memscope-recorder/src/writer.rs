@@ -2,13 +2,14 @@
 use crate::clock::Calibration;
 use crate::process::Process;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU64, compiler_fence};
 use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT};
 use memscope_format::layout::{self, ClockKind, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WINDOW_SIZE, WindowHeader};
 use memscope_format::record::frame;
 use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 
+#[repr(C)]
 pub(crate) struct Writer {
     /// Where the next record goes, and the last place where one may begin. In zeroed memory, and once recording has
     /// stopped, `limit` is 0 and no record ever begins.
@@ -17,8 +18,14 @@ pub(crate) struct Writer {
     pub(crate) last: Deltas,
     pub(crate) clock: ClockKind,
     generation: u32,
+    /// The newest generation that is in the spool file.
+    appended: u32,
     window: *mut WindowHeader,
     events: u64,
+    /// Whose events the next generation's are.
+    thread: u32,
+    /// A pair that is older than the generation at hand: see `begin_generation`.
+    calibration: Calibration,
     process: *const Process,
 }
 
@@ -31,8 +38,11 @@ impl Writer {
             last: Deltas::at(0),
             clock: process.clock,
             generation: 0,
+            appended: 0,
             window: window.as_ptr().cast(),
             events: 0,
+            thread,
+            calibration: process.calibrate(),
             process,
         };
         // SAFETY: the mapping is fresh and ours; its pages are zero.
@@ -40,7 +50,7 @@ impl Writer {
             (*writer.window).magic = WINDOW_MAGIC;
             (*writer.window).lane = lane;
         }
-        writer.begin_generation(thread);
+        writer.begin_generation();
         writer
     }
 
@@ -78,6 +88,11 @@ impl Writer {
         } else {
             self.lose(1);
         }
+    }
+
+    /// Writes a record that later ones refer to.
+    pub(crate) fn definition(&mut self, ticks: u64, record: &Extended<'_>) {
+        self.extended(ticks, record);
     }
 
     pub(crate) fn thread(&mut self, thread: u32) {
@@ -138,29 +153,52 @@ impl Writer {
             self.limit = 0;
             return false;
         }
-        // SAFETY: the window is mapped; the lane is ours.
-        let thread = unsafe { (*window).thread };
-        self.begin_generation(thread);
+        self.appended = self.generation;
+        // For `recover`.
+        compiler_fence(SeqCst);
+        self.begin_generation();
         true
+    }
+
+    /// After a jump out of this code: goes back to what is published, and begins a generation behind it, whose records
+    /// refer to nothing before it.
+    pub(crate) fn recover(&mut self) {
+        // SAFETY: the window stays mapped for the life of the process.
+        let progress = unsafe { (*self.window).progress.load(Relaxed) };
+        let published = (progress >> 32) as u32;
+        if self.limit == 0 {
+            return;
+        }
+        self.cursor = self.payload() + (progress & 0xffff_ffff) as usize;
+        self.generation = published;
+        if self.appended == published {
+            // Left on the way to the next generation: the window's header may be half that one's.
+            self.begin_generation();
+        } else {
+            self.flush();
+        }
     }
 
     /// Says whose events follow, in a lane whose thread has gone.
     pub(crate) fn change_thread(&mut self, thread: u32) {
         self.thread(thread);
-        // From the next generation on the header says it. Until then the record does.
-        // SAFETY: the window is mapped; the lane is ours.
-        unsafe { (*self.window).thread = thread };
+        // From the next generation on the header says it. This one's header keeps naming the thread it began with, whose
+        // events stand before the record.
+        self.thread = thread;
     }
 
-    fn begin_generation(&mut self, thread: u32) {
+    /// The base is the calibration taken when the last generation began, not one of this moment: the free of a realloc
+    /// is stamped with a time before the call, and must keep it if the window is turned over in between.
+    fn begin_generation(&mut self) {
         // SAFETY: the process outlives its lanes.
-        let Calibration { ticks, monotonic_ns } = unsafe { (*self.process).calibrate() };
+        let now = unsafe { (*self.process).calibrate() };
+        let Calibration { ticks, monotonic_ns } = core::mem::replace(&mut self.calibration, now);
         self.generation += 1;
         self.last = Deltas::at(ticks);
         // SAFETY: the window is mapped and the lane is ours. A reader takes the new fields only with the new
         // generation, which the release store publishes last; until then the appended block stands for the old one.
         unsafe {
-            (*self.window).thread = thread;
+            (*self.window).thread = self.thread;
             (*self.window).base_ticks = ticks;
             (*self.window).base_monotonic_ns = monotonic_ns;
             (*self.window).earlier_events = self.events;

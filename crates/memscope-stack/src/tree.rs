@@ -1,8 +1,13 @@
 //! Stacks as a prefix tree: a node is a parent node and a frame, so a stack is the number of its innermost node.
 //!
-//! An open-addressing table in anonymous memory of its own, one per lane, doubled when three quarters full. Numbers
-//! are dense from 1 in order of creation and never reused, so that a definition in the spool holds for ever, even
-//! after [`Tree::forget`].
+//! Numbers are dense from 1 in order of creation and never reused, so that a definition in the spool holds for ever, even
+//! after [`Tree::forget`]. Most nodes have one child, and a stack's nodes were made one after the other: so the first
+//! child of a node is kept in an array indexed by the node's number, and looking a stack up runs through neighbouring
+//! memory (a hash table alone misses the cache at each frame; measured in torch, that was half the cost of a stack).
+//! Further children are in an open-addressing table, doubled when three quarters full.
+//!
+//! Both are anonymous memory of the lane's own, and bounded: when one is full all nodes are forgotten, and those that
+//! come again are defined again.
 use core::ptr::NonNull;
 
 /// The number of a node within its lane; 0 is "no stack".
@@ -52,29 +57,84 @@ struct Entry {
     id: NodeId,
 }
 
-const FIRST_CAPACITY: usize = 1024;
+/// Nodes between two forgettings, and bytes of the array of first children, of which only touched pages exist. The start
+/// of a large program (a million constructors, each from a place of its own) goes through more nodes than that, most of
+/// them once; what is in use afterwards is a fraction.
+const MOST_NODES: usize = 1 << 18;
+const FIRST_CHILDREN_BYTES: usize = MOST_NODES * size_of::<Entry>();
 
+/// Entries of the table of further children, at first and at most (4 MiB).
+const FIRST_CAPACITY: usize = 1024;
+const LAST_CAPACITY: usize = 1 << 18;
+
+/// Zeroed memory is an empty tree.
 pub struct Tree {
-    entries: Option<NonNull<Entry>>,
-    /// Number of entries less one; the number is a power of two.
+    /// By number of the parent less `forgotten`; nodes without parent are children of 0.
+    first_children: Option<NonNull<Entry>>,
+    further: Option<NonNull<Entry>>,
+    /// Number of entries of `further` less one; the number is a power of two.
     mask: usize,
     used: usize,
     last_id: u32,
+    /// The last number given before the tree was last forgotten.
+    forgotten: u32,
 }
 
 impl Tree {
     /// An empty tree; takes memory with the first node.
     pub const fn new() -> Tree {
-        Tree { entries: None, mask: 0, used: 0, last_id: 0 }
+        Tree { first_children: None, further: None, mask: 0, used: 0, last_id: 0, forgotten: 0 }
     }
 
     /// Finds or creates the child of `parent` for `key`.
     #[inline]
     pub fn intern(&mut self, parent: NodeId, key: FrameKey) -> Interned {
+        if let Some(first_children) = self.first_children
+            && let Some(index) = self.index_of(parent)
+        {
+            // SAFETY: `index_of` gives indices below MOST_NODES, which is what the array was mapped for; only this lane's
+            // thread uses it.
+            let entry = unsafe { &*first_children.as_ptr().add(index) };
+            if entry.key == key && entry.id != NodeId::NONE {
+                return Interned::Known(entry.id);
+            }
+        }
+        self.intern_further(parent, key)
+    }
+
+    /// The place of a node's first child; `None` for a parent from before the last forgetting.
+    #[inline]
+    fn index_of(&self, parent: NodeId) -> Option<usize> {
+        let index = match parent {
+            NodeId::NONE => 0,
+            NodeId(number) => number.checked_sub(self.forgotten).filter(|index| *index != 0)? as usize,
+        };
+        (index < MOST_NODES).then_some(index)
+    }
+
+    fn intern_further(&mut self, parent: NodeId, key: FrameKey) -> Interned {
+        if (self.last_id - self.forgotten) as usize + 1 >= MOST_NODES {
+            self.forget();
+        }
+        if self.first_children.is_none() {
+            let Ok(memory) = memscope_sys::map_anonymous(FIRST_CHILDREN_BYTES) else { return Interned::Full };
+            self.first_children = Some(memory.cast());
+        }
+        if let Some(first_children) = self.first_children
+            && let Some(index) = self.index_of(parent)
+        {
+            // SAFETY: as in `intern`.
+            let entry = unsafe { &mut *first_children.as_ptr().add(index) };
+            if entry.id == NodeId::NONE {
+                self.last_id += 1;
+                *entry = Entry { key, parent, id: NodeId(self.last_id) };
+                return Interned::New(entry.id);
+            }
+        }
         if self.used * 4 >= self.mask * 3 && !self.grow() {
             return Interned::Full;
         }
-        let Some(entries) = self.entries else { return Interned::Full };
+        let Some(entries) = self.further else { return Interned::Full };
         let mut at = hash(parent, key) & self.mask;
         loop {
             // SAFETY: `at` is masked to the table, which `grow` mapped whole; only this lane's thread uses it.
@@ -94,24 +154,35 @@ impl Tree {
 
     /// Forgets all nodes but not which numbers were given: after a library was unloaded, the same address may mean
     /// another function.
+    #[cold]
     pub fn forget(&mut self) {
-        if let Some(entries) = self.entries {
+        if let Some(first_children) = self.first_children.take() {
+            // SAFETY: mapped by `intern_further` with this length; nothing refers to it any more.
+            unsafe { memscope_sys::unmap(first_children.cast(), FIRST_CHILDREN_BYTES) };
+        }
+        if let Some(entries) = self.further {
             // SAFETY: the table is `mask + 1` entries long, and zero bytes are empty entries.
             unsafe { entries.as_ptr().write_bytes(0, self.mask + 1) };
         }
         self.used = 0;
+        self.forgotten = self.last_id;
     }
 
     #[cold]
     fn grow(&mut self) -> bool {
-        let capacity = if self.entries.is_none() { FIRST_CAPACITY } else { (self.mask + 1) * 2 };
+        let capacity = if self.further.is_none() { FIRST_CAPACITY } else { (self.mask + 1) * 2 };
+        if capacity > LAST_CAPACITY {
+            // The parent of the node at hand is forgotten too; its number still holds.
+            self.forget();
+            return true;
+        }
         let Ok(memory) = memscope_sys::map_anonymous(capacity * size_of::<Entry>()) else {
             // Probing needs one empty entry to end at; up to that the old table still serves.
-            return self.entries.is_some() && self.used < self.mask;
+            return self.further.is_some() && self.used < self.mask;
         };
         let entries = memory.cast::<Entry>();
         let mask = capacity - 1;
-        if let Some(old) = self.entries {
+        if let Some(old) = self.further {
             for i in 0..=self.mask {
                 // SAFETY: both tables are mapped whole and indices stay below their capacities.
                 unsafe {
@@ -128,7 +199,7 @@ impl Tree {
             // SAFETY: the old table was mapped by an earlier `grow` and nothing refers to it any more.
             unsafe { memscope_sys::unmap(old.cast(), (self.mask + 1) * size_of::<Entry>()) };
         }
-        self.entries = Some(entries);
+        self.further = Some(entries);
         self.mask = mask;
         true
     }
@@ -175,6 +246,23 @@ mod tests {
             for key in keys {
                 assert!(matches!(tree.intern(parent, key), Interned::New(_)));
             }
+        }
+    }
+
+    #[test]
+    fn a_full_tree_begins_anew_and_goes_on_counting() {
+        // A bush, all further children of one parent, and a chain, all first children.
+        for chain in [false, true] {
+            let mut tree = Tree::new();
+            let nodes = 3 * MOST_NODES;
+            for number in 1..=nodes {
+                let parent = if chain { NodeId(number as u32 - 1) } else { NodeId::NONE };
+                assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::New(NodeId(number as u32)));
+            }
+            assert!(tree.mask < LAST_CAPACITY);
+            let parent = if chain { NodeId(nodes as u32 - 1) } else { NodeId::NONE };
+            assert_eq!(tree.intern(parent, FrameKey::c(nodes)), Interned::Known(NodeId(nodes as u32)));
+            assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(nodes as u32 + 1)));
         }
     }
 

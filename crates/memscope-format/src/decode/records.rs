@@ -3,7 +3,7 @@ use super::u64_at;
 use crate::encode::Deltas;
 use crate::record::{
     ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, SIZE_LENGTHS, Space, SystemKind, TIME_LENGTHS, extended, frame, kind,
-    stack_reference,
+    node_parent, stack_reference,
 };
 
 /// Something that happened in the process.
@@ -176,9 +176,52 @@ pub(super) fn read<'a>(bytes: &'a [u8], last: &mut Deltas) -> Result<(u64, Recor
             };
             Record::Event { stack: resolve(field, last)?, kind: EventKind::HostFree { address } }
         }
-        _ => return Err(Nonsense),
+        _ => node(&mut fields, first, last)?,
     };
     Ok((last.ticks, record, fields.at))
+}
+
+/// A node, whose first byte is `first`.
+fn node<'a>(fields: &mut Fields<'a>, first: u8, last: &mut Deltas) -> Result<Record<'a>, Nonsense> {
+    let (frame_kind, below) = (first >> 2 & 3, first >> 4 & 3);
+    let (known, numbered) = (first & 1 << 6 != 0, first & 1 << 7 != 0);
+    let id = if numbered { fields.small()? } else { last.node.wrapping_add(1) };
+    let parent = match below {
+        node_parent::NONE => 0,
+        node_parent::PREVIOUS => id.wrapping_sub(1),
+        node_parent::EARLIER => id.wrapping_sub(fields.small()?),
+        _ => return Err(Nonsense),
+    };
+    let container = match frame_kind {
+        frame::C | frame::PYTHON if !known => fields.small()?,
+        _ => last.container(frame_kind),
+    };
+    let field = fields.varint()?;
+    let (second, frame) = match frame_kind {
+        frame::C => {
+            let offset = last.offset.wrapping_add(from_zigzag(field));
+            (offset, FrameRecord::C { module: container, offset })
+        }
+        frame::PYTHON => {
+            let instruction = u32::try_from(field).map_err(|_| Nonsense)?;
+            (field, FrameRecord::Python { code: container, instruction })
+        }
+        frame::PAIR => {
+            let python = id.wrapping_sub(u32::try_from(field).map_err(|_| Nonsense)?);
+            (field, FrameRecord::Pair { python })
+        }
+        _ => (field, FrameRecord::Unknown { address: field }),
+    };
+    last.note_node(id, frame_kind, container, second);
+    // A node can only hang below an older one: this is what keeps a reader's walk to the root finite.
+    if parent >= id || matches!(frame, FrameRecord::Pair { python } if python >= id) {
+        return Err(Nonsense);
+    }
+    Ok(Record::Definition(Definition::Node { id, parent, frame }))
+}
+
+fn from_zigzag(field: u64) -> u64 {
+    (field >> 1) ^ (field & 1).wrapping_neg()
 }
 
 fn resolve(field: u64, last: &mut Deltas) -> Result<u32, Nonsense> {
@@ -212,22 +255,6 @@ fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) ->
             function: fields.text()?,
             line_table: fields.text()?,
         }),
-        extended::NODE => {
-            let (id, parent) = (fields.small()?, fields.small()?);
-            let frame = match fields.byte()? {
-                frame::C => FrameRecord::C { module: fields.small()?, offset: fields.varint()? },
-                frame::UNKNOWN => FrameRecord::Unknown { address: fields.varint()? },
-                frame::PYTHON => FrameRecord::Python { code: fields.small()?, instruction: fields.small()? },
-                frame::PAIR => FrameRecord::Pair { python: fields.small()? },
-                _ => return Err(Nonsense),
-            };
-            // A node can only hang below an older one: this is what keeps a reader's walk to the root finite.
-            let older = |other: u32| other < id;
-            if !older(parent) || matches!(frame, FrameRecord::Pair { python } if !older(python)) {
-                return Err(Nonsense);
-            }
-            Record::Definition(Definition::Node { id, parent, frame })
-        }
         extended::HOST_MAP => {
             let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.small()?);
             Record::Event { stack, kind: EventKind::HostMap { address, size } }
@@ -334,19 +361,14 @@ impl<'a> Fields<'a> {
 
     fn device_address(&mut self, last: &mut Deltas) -> Result<u64, Nonsense> {
         let field = self.varint()?;
-        let difference = (field >> 1) as i64 ^ -((field & 1) as i64);
-        last.device_address = last.device_address.wrapping_add(difference as u64);
+        last.device_address = last.device_address.wrapping_add(from_zigzag(field));
         Ok(last.device_address)
     }
 
     fn address(&mut self, code: u8, last: &mut Deltas) -> Result<u64, Nonsense> {
         let field = self.integer(ADDRESS_LENGTHS[code as usize])?;
-        last.address = if code == ADDRESS_ABSOLUTE {
-            field
-        } else {
-            let difference = (field >> 1) as i64 ^ -((field & 1) as i64);
-            (last.address >> 4).wrapping_add(difference as u64) << 4
-        };
+        last.address =
+            if code == ADDRESS_ABSOLUTE { field } else { (last.address >> 4).wrapping_add(from_zigzag(field)) << 4 };
         Ok(last.address)
     }
 }

@@ -263,7 +263,8 @@ impl Spool {
     }
 
     /// Takes a block into the index. Two blocks of one generation cannot both be right: a header with a flipped bit says
-    /// it is another one, and must not displace it.
+    /// it is another one, and must not displace it. Unless they are the same: a program that jumped out of the append,
+    /// from a signal handler, has appended the block again.
     fn enter_block(&mut self, events: &File, lane: u32, block: Block) -> Result<(), SpoolError> {
         let blocks = &mut self.lanes.entry(lane).or_default().blocks;
         if let Some(known) = blocks.get(&block.generation) {
@@ -272,7 +273,9 @@ impl Spool {
                 read_exact(events, &self.events_path, &mut bytes, offset)?;
             }
             if intact(&bytes, known.checksum) {
-                if let Place::Events(offset) = block.place {
+                if let Place::Events(offset) = block.place
+                    && block.checksum != known.checksum
+                {
                     self.note(Damage::Gap { offset, length: (WINDOW_HEADER_SIZE + block.committed) as u64 });
                 }
                 return Ok(());
@@ -285,6 +288,27 @@ impl Spool {
     fn close_gap(&mut self, gap: &mut Option<u64>, end: u64) {
         if let Some(offset) = gap.take() {
             self.note(Damage::Gap { offset, length: end - offset });
+        }
+    }
+
+    /// Whether the bytes at the end of `events.spool` are the beginning of a block whose window still holds all of it: a
+    /// process that was killed, or found the disk full, while it appended. Nothing is missing then.
+    fn tail_is_kept(&self, length: u64) -> bool {
+        let rest = length - self.indexed;
+        let mut header = [0u8; WINDOW_HEADER_SIZE];
+        let kept = |lane: u32, generation: u32| {
+            self.lanes.get(&lane).and_then(|lane| lane.window).is_some_and(|window| window.generation == generation)
+        };
+        match &self.events {
+            // Too short to name its window: there is nothing in it but the header's own beginning.
+            Some(_) if rest < WINDOW_HEADER_SIZE as u64 => true,
+            Some(events) => {
+                read_exact(events, &self.events_path, &mut header, self.indexed).is_ok()
+                    && Block::parse(&header, Place::Events(self.indexed)).is_some_and(|(lane, block)| {
+                        rest < (WINDOW_HEADER_SIZE + block.committed) as u64 && kept(lane, block.generation)
+                    })
+            }
+            None => false,
         }
     }
 
@@ -311,7 +335,7 @@ impl Spool {
             self.note(damage);
         }
         let length = self.events.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |data| data.len());
-        if length > self.indexed {
+        if length > self.indexed && !self.tail_is_kept(length) {
             self.note(Damage::Gap { offset: self.indexed, length: length - self.indexed });
         }
     }

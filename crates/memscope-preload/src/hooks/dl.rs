@@ -4,7 +4,7 @@
 use crate::original::Original;
 use core::ffi::{c_int, c_void};
 
-static DLCLOSE: Original = Original::new(c"dlclose");
+static DLCLOSE: Original = Original::next(c"dlclose");
 
 /// # Safety
 /// As for `dlclose` of `dlfcn.h`.

@@ -1,2 +1,26 @@
-//! The hooked functions, by the library they belong to.
+//! The hooked functions, by the library they belong to. This is the list of all of them.
+mod acl;
 mod dl;
+mod hal;
+mod mstx;
+
+stub!(halMemAlloc(3) => hal::allocate);
+stub!(halMemFree(1) => hal::free);
+stub!(halMemCreate(4) => hal::create);
+stub!(halMemRelease(1) => hal::release);
+stub!(aclrtHostRegisterV2(3) => acl::host_register);
+stub!(aclrtHostUnregister(1) => acl::host_unregister);
+stub!(aclInit(1) => acl::initialise);
+stub!(aclFinalize(1) => acl::finalise);
+stub!(aclrtSetDevice(1) => acl::set_device);
+
+/// Runs `record` with the thread's guard, which hides what the recorder itself does; not at all if this call is part of
+/// another hook's recording.
+///
+/// The guard is not held while the original runs: what that allocates on the host belongs to the program.
+#[inline(always)]
+fn recording(stack_pointer: usize, frame_pointer: usize, record: impl FnOnce(memscope_recorder::Entry)) {
+    if let Some(_guard) = memscope_recorder::slot::Guard::enter(stack_pointer) {
+        record(memscope_recorder::Entry { stack_pointer, frame_pointer });
+    }
+}

@@ -3,7 +3,7 @@
 //! A row is what `.eh_frame` says for one address, reduced to what stack walking needs: where the canonical frame
 //! address is, and where the caller's frame pointer was saved.
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// How to find the canonical frame address (the stack pointer before the call that made this frame).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,16 +169,17 @@ impl Key {
         (address < EXACT).then_some(Key(address | u64::from(exact) << 47 | u64::from(epoch) << EPOCH_SHIFT))
     }
 
-    /// Addresses of the same 16 KiB of code share a page of the table, so that a short process touches few.
+    /// The first entry of the key's set. Addresses of the same 16 KiB of code share a page of the table, so that a short
+    /// process touches few.
     #[inline]
-    fn slot(self) -> usize {
+    fn set(self) -> usize {
         const PAGE_BITS: u32 = 8;
         const REGION_SHIFT: u32 = 14;
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         let address = self.0 & (EXACT - 1);
         let page = (address >> REGION_SHIFT).wrapping_mul(GOLDEN) >> (64 - (CAPACITY_BITS - PAGE_BITS));
         let within = address.wrapping_mul(GOLDEN) >> (64 - PAGE_BITS);
-        (page << PAGE_BITS | within) as usize
+        (page << PAGE_BITS | within) as usize & !(WAYS - 1)
     }
 
     fn is_same_epoch(self, other: u64) -> bool {
@@ -186,22 +187,23 @@ impl Key {
     }
 }
 
-/// 131 072 rows in 2 MiB of which only touched pages exist. torch has some 10^4 call sites that allocate.
-const CAPACITY_BITS: u32 = 17;
+/// 262 144 rows in 4 MiB of which only touched pages exist.
+const CAPACITY_BITS: u32 = 18;
 const CAPACITY: usize = 1 << CAPACITY_BITS;
-const MASK: usize = CAPACITY - 1;
-/// A key is within so many entries of its slot or not in the table.
-const PROBES: usize = 64;
+/// A key is in one of the entries of its set, which are one cache line, or not in the table.
+const WAYS: usize = 4;
 
 struct Entry {
     key: AtomicU64,
     row: AtomicU64,
 }
 
-/// Open addressing without locks. An entry is written by whoever swaps its key for `BUSY`: then the row, then the new
-/// key. A reader takes key, row, key again and believes the row only if both keys are its own, so that an entry may
-/// be given to another key (one of an earlier epoch is free to take) while somebody reads it. A writer that dies
-/// in between (a signal, a fork) costs one entry.
+/// Sets of a few entries, without locks. An entry is written by whoever swaps its key for `BUSY`: then the row, then the
+/// new key. A reader takes key, row, key again and believes the row only if both keys are its own, so that an entry may
+/// be given to another key while somebody reads it. A writer that dies in between (a signal, a fork) costs one entry.
+///
+/// A full set gives up one of its entries: large programs run through hundreds of thousands of call sites once, while
+/// they start, and must not keep the table from those they stay at.
 static TABLE: AtomicPtr<Entry> = AtomicPtr::new(null_mut());
 
 /// To be told each new unload epoch: the key holds 16 bits of it, and before they come round again nothing of their
@@ -228,44 +230,38 @@ fn wipe() {
 #[inline]
 pub(super) fn find(key: Key) -> Option<Row> {
     let table = NonNull::new(TABLE.load(Ordering::Acquire))?;
-    let mut at = key.slot();
-    for _ in 0..PROBES {
-        // SAFETY: `at` is below CAPACITY, the table is never unmapped, and atomics may be shared.
-        let entry = unsafe { table.add(at).as_ref() };
-        let found = entry.key.load(Ordering::Acquire);
-        if found == key.0 {
+    let set = key.set();
+    for way in 0..WAYS {
+        // SAFETY: sets lie within CAPACITY, the table is never unmapped, and atomics may be shared.
+        let entry = unsafe { table.add(set + way).as_ref() };
+        if entry.key.load(Ordering::Acquire) == key.0 {
             let row = entry.row.load(Ordering::Acquire);
             return (entry.key.load(Ordering::Relaxed) == key.0).then_some(Row(row));
         }
-        if found == 0 {
-            return None;
-        }
-        at = (at + 1) & MASK;
     }
     None
 }
 
-/// Does nothing where the neighbourhood of the key is full: the row will be computed again next time.
+/// Keeps the row, in place of a stale one if there is one, else of any in the set.
 #[cold]
 pub(super) fn insert(key: Key, row: Row) {
+    /// Who gives way, in turn.
+    static TURN: AtomicUsize = AtomicUsize::new(0);
     let Some(table) = table_or_new() else { return };
-    let mut at = key.slot();
-    for _ in 0..PROBES {
-        // SAFETY: as in `find`.
-        let entry = unsafe { table.add(at).as_ref() };
-        let found = entry.key.load(Ordering::Relaxed);
-        if found == key.0 {
-            return;
-        }
-        let is_free = found == 0 || (found != BUSY && !key.is_same_epoch(found));
-        if is_free && entry.key.compare_exchange(found, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            // Pairs with the acquiring load of the row: who sees the new row sees that the old key is gone.
-            fence(Ordering::Release);
-            entry.row.store(row.0, Ordering::Relaxed);
-            entry.key.store(key.0, Ordering::Release);
-            return;
-        }
-        at = (at + 1) & MASK;
+    let set = key.set();
+    // SAFETY: as in `find`.
+    let entry_at = |way: usize| unsafe { table.add(set + way % WAYS).as_ref() };
+    let stale = (0..WAYS).find(|way| {
+        let found = entry_at(*way).key.load(Ordering::Relaxed);
+        found == 0 || (found != BUSY && !key.is_same_epoch(found))
+    });
+    let entry = entry_at(stale.unwrap_or_else(|| TURN.fetch_add(1, Ordering::Relaxed)));
+    let found = entry.key.load(Ordering::Relaxed);
+    if found != BUSY && entry.key.compare_exchange(found, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        // Pairs with the acquiring load of the row: who sees the new row sees that the old key is gone.
+        fence(Ordering::Release);
+        entry.row.store(row.0, Ordering::Relaxed);
+        entry.key.store(key.0, Ordering::Release);
     }
 }
 
@@ -327,6 +323,16 @@ mod tests {
         assert!(find(Key::new(address, true, 7).unwrap()).is_none());
         assert!(find(Key::new(address + 1, false, 7).unwrap()).is_none());
         assert!(Key::new(1 << 47, false, 7).is_none());
+    }
+
+    #[test]
+    fn a_full_set_takes_the_newest_row() {
+        let row = Row::new(Cfa::Sp { offset: 40 }, SavedFp::Same);
+        for number in 0..4 * CAPACITY {
+            let key = Key::new(0x2000_0000_0000 + number * 64, false, 3).unwrap();
+            insert(key, row);
+            assert!(find(key) == Some(row));
+        }
     }
 
     #[test]

@@ -1,0 +1,106 @@
+/* pair DEPTH [BATCHES [THREADS]]: what one malloc+free pair costs the thread that makes it.
+ *
+ * 256 blocks stay alive; a pair frees the oldest and allocates its successor, at the end of DEPTH calls entered and left
+ * for every pair. Batches of 50 pairs are timed with the processor's counter: the tenth percentile is the cost without
+ * interruptions, which is what can be compared between runs on a busy machine. Each thread makes BATCHES batches with
+ * blocks of its own; the percentiles are those of all batches. */
+#include "bench.h"
+#include <pthread.h>
+
+enum { LIVE = 256, PAIRS_PER_BATCH = 50, MOST_THREADS = 64 };
+
+static __thread void *volatile live[LIVE];
+static __thread unsigned turn;
+
+static NOINLINE void one_pair(void) {
+    unsigned slot = turn++ % LIVE;
+    free(live[slot]);
+    char *block = malloc(16 + (turn * 37 & 240));
+    if (block) *(volatile char *)block = 1;
+    live[slot] = block;
+}
+
+/* Eight functions calling each other in turn, so that neighbouring frames differ in return address and frame size. */
+typedef void level(int depth);
+static level level_0, level_1, level_2, level_3, level_4, level_5, level_6, level_7;
+#define LEVEL(name, next, words)                    \
+    static NOINLINE void name(int depth) {          \
+        volatile long local[words];                 \
+        local[0] = depth;                           \
+        if (local[0] <= 1) one_pair();              \
+        else next(depth - 1);                       \
+        local[words - 1] = depth;                   \
+        KEEP_FRAME();                               \
+    }
+LEVEL(level_0, level_1, 2)
+LEVEL(level_1, level_2, 4)
+LEVEL(level_2, level_3, 3)
+LEVEL(level_3, level_4, 8)
+LEVEL(level_4, level_5, 1)
+LEVEL(level_5, level_6, 6)
+LEVEL(level_6, level_7, 2)
+LEVEL(level_7, level_0, 5)
+
+static NOINLINE void batch(int depth) {
+    for (int pair = 0; pair < PAIRS_PER_BATCH; pair++) {
+        if (depth == 0) one_pair();
+        else level_0(depth);
+    }
+}
+
+static int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+struct job {
+    pthread_t thread;
+    int depth;
+    long batches;
+    uint64_t *took;
+};
+
+static void *work(void *argument) {
+    struct job *job = argument;
+    for (long warm = 0; warm < job->batches / 10; warm++) batch(job->depth);
+    for (long index = 0; index < job->batches; index++) {
+        uint64_t start = ticks();
+        batch(job->depth);
+        job->took[index] = ticks() - start;
+    }
+    for (unsigned slot = 0; slot < LIVE; slot++) free(live[slot]), live[slot] = NULL;
+    return NULL;
+}
+
+int bench_main(int argc, char **argv) {
+    int depth = argc > 1 ? atoi(argv[1]) : 0;
+    long batches = argc > 2 ? atol(argv[2]) : 20000;
+    int threads = argc > 3 ? atoi(argv[3]) : 1;
+    if (batches < 10 || threads < 1 || threads > MOST_THREADS) return 2;
+    long total = batches * threads;
+    uint64_t *took = malloc(total * sizeof *took);
+    if (!took) return 1;
+    memset(took, 1, total * sizeof *took);
+
+    static struct job jobs[MOST_THREADS];
+    double begin = seconds(CLOCK_MONOTONIC), cpu = process_cpu();
+    uint64_t first = ticks();
+    for (int index = 0; index < threads; index++) {
+        jobs[index] = (struct job){.depth = depth, .batches = batches, .took = took + index * batches};
+        /* The first job is done by the calling thread: with one thread there is no other. */
+        if (index > 0 && pthread_create(&jobs[index].thread, NULL, work, &jobs[index])) return 1;
+    }
+    work(&jobs[0]);
+    for (int index = 1; index < threads; index++) pthread_join(jobs[index].thread, NULL);
+    double ns_per_tick = (seconds(CLOCK_MONOTONIC) - begin) * 1e9 / (double)(ticks() - first);
+    cpu = process_cpu() - cpu;
+
+    qsort(took, total, sizeof *took, by_value);
+    double scale = ns_per_tick / PAIRS_PER_BATCH;
+    long pairs = (batches + batches / 10) * threads * PAIRS_PER_BATCH;
+    printf("BENCH {\"p10_ns\": %.3f, \"median_ns\": %.3f, \"pairs\": %ld, \"events\": %ld, \"cpu_s\": %.6f}\n",
+           took[total / 10] * scale, took[total / 2] * scale, pairs, 2 * pairs, cpu);
+    fflush(stdout);
+    free(took);
+    return 0;
+}

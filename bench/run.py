@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
+
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,export] [--huge] [--instructions] [--check]
+
+Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
+environment under .cache. What cannot be had is reported as not available. Results go to bench/results, under the
+machine's name. Runs of all tools alternate. CPU time (user + system) of the program's timed part is the primary figure
+of whole runs, the tenth percentile of batches that of single calls: both are least disturbed by what else the machine
+does; the load is noted.
+"""
+import argparse
+import datetime
+import json
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict
+
+import export
+import figures
+import instructions
+import machine
+import measure
+import report
+import tools
+from tools import Workload
+
+SECTIONS = ("pair", "py", "whole", "torch", "live", "export")
+
+
+def workloads(quick):
+    """{section: [(workload, settings of our call stacks, whether with the whole command)]}"""
+    pairs = "4000" if quick else "20000"
+    py_pairs = "1000" if quick else "4000"
+    flat = str(2_000_000 if quick else 10_000_000)
+    deep = str(1_000_000 if quick else 4_000_000)
+    rounds = "10000" if quick else "40000"
+    steps = "30" if quick else "100"
+    return {
+        "pair": [
+            (Workload("pair-flat", "malloc+free pair, flat", "pair", ("0", pairs)), ("", "c"), False),
+            (Workload("pair-20", "malloc+free pair, 20 frames entered for each", "pair", ("20", pairs)), ("", "c"), False),
+            (Workload("pair-flat-4", "malloc+free pair, flat, on each of 4 threads", "pair", ("0", pairs, "4")),
+             ("",), False),
+            (Workload("pair-20-4", "malloc+free pair, 20 frames entered for each, on each of 4 threads", "pair",
+                      ("20", pairs, "4")), ("c",), False)],
+        "py": [
+            (Workload("py-enter", "pair from Python, 20 frames entered for each", "py_pair.py", ("enter", py_pairs)),
+             ("", "python", "c,python"), False),
+            (Workload("py-stay", "pairs from Python in a loop below 20 frames", "py_pair.py", ("stay", py_pairs)),
+             ("", "python", "c,python"), False)],
+        "whole": [
+            (Workload("flat-1", f"C, flat, 1 thread, {flat} events", "whole_c", (flat, "flat", "1")), ("", "c"), True),
+            (Workload("flat-4", f"C, flat, 4 threads, {flat} events", "whole_c", (flat, "flat", "4")), ("", "c"), False),
+            (Workload("deep-1", f"C, deep stacks, 1 thread, {deep} events", "whole_c", (deep, "deep", "1")), ("c",), False),
+            (Workload("deep-4", f"C, deep stacks, 4 threads, {deep} events", "whole_c", (deep, "deep", "4")), ("c",), False),
+            (Workload("py-objects", "Python objects below 20 frames", "py_objects.py", (rounds,)),
+             ("python", "c,python"), False)],
+        "torch": [
+            (Workload("torch", f"PyTorch training on the CPU, {steps} steps", "torch_train.py", (steps,)),
+             ("", "c,python"), False)],
+        "live": [(Workload("live", "memory by live blocks", "live_blocks"), ("", "c"), False)],
+    }
+
+
+def tools_for(workload, settings, with_command, stage, missing):
+    chosen = [tools.Tool(), *(tools.Ours(stage, call_stack) for call_stack in settings)]
+    if with_command:
+        chosen.append(tools.OursWithCommand(stage, settings[0]))
+    if workload.name == "live":
+        return chosen
+    chosen.append(tools.Heaptrack(missing["heaptrack"]))
+    if not workload.is_python:
+        chosen.append(tools.BarePython())
+    return chosen + [tools.Memray([], missing["memray"]), tools.Memray(["--native"], missing["memray"])]
+
+
+def set_up(arguments):
+    """Returns {peer: None or why it is missing}."""
+    if arguments.no_setup:
+        missing = machine.python_packages_present()
+        missing["heaptrack"] = None if shutil.which("heaptrack") else "not installed"
+    else:
+        machine.install_package("cc", "gcc")
+        missing = {"heaptrack": None if machine.install_package("heaptrack", "heaptrack") else "cannot be installed"}
+        missing.update(machine.install_python_packages(arguments.torch))
+    machine.build_programs()
+    return missing
+
+
+def versions(stage):
+    return {name: version for name, version in {
+        "msmemscope": tools.version_of([str(stage.command), "--version"]) if stage.command else None,
+        "memray": tools.version_of([tools.interpreter(), "-m", "memray", "--version"]),
+        "heaptrack": tools.version_of(["heaptrack", "--version"]),
+        "torch": tools.version_of([tools.interpreter(), "-c", "from torch import version; print(version.__version__)"]),
+    }.items() if version}
+
+
+def document(about, all_figures, results, markdown):
+    """The whole report."""
+    tables = {"pair": report.pair_table, "py": report.pair_table, "live": report.live_table}
+    heading = "# {}\n" if markdown else "{}\n"
+    parts = [heading.format(f"msmemscope on {about['machine']['name']}, {about['date']}"),
+             f"{about['machine']['cpu']}, {about['machine']['cores']} cores, {about['machine']['memory_gb']} GB, "
+             f"Linux {about['machine']['kernel']}, {about['machine']['libc']}, Python {about['machine']['python']}; "
+             + ", ".join(f"{name}: {version}" for name, version in about["versions"].items())
+             + f"; revision {about['revision']}; {about['repetitions']} repetitions"
+             + ("; quick" if about["quick"] else "")
+             + f"; load {about['load'][0]:.1f} at the start, {about['load'][1]:.1f} at the end.\n",
+             report.figure_table(all_figures, markdown)]
+    if max(about["load"]) > 0.75 * about["machine"]["cores"]:
+        parts.insert(2, "The machine was busy: read differences below 30 % as noise.\n")
+    for section, series in results:
+        first = next(iter(series.values()))
+        title = about["titles"][first.workload]
+        parts.append(f"\n## {title}\n" if markdown else f"\n{title}\n")
+        parts.append(tables.get(section, report.whole_table)(series, markdown))
+    return "\n".join(parts) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="2 repetitions of shorter runs")
+    parser.add_argument("--repetitions", type=int, metavar="N", help="runs of each tool on each workload [default: 5]")
+    parser.add_argument("--only", default=",".join(SECTIONS), metavar="LIST", help=f"of {','.join(SECTIONS)}")
+    parser.add_argument("--stage", default=tools.default_stage(), metavar="DIR", help="installed msmemscope [default: target/stage]")
+    parser.add_argument("--torch", default="2.7.1", metavar="VERSION", help="PyTorch to train with [default: 2.7.1]")
+    parser.add_argument("--huge", action="store_true", help="also export 1e8 events (20 GB of disk; 150 GB for those with stacks)")
+    parser.add_argument("--instructions", action="store_true", help="also count instructions with valgrind")
+    parser.add_argument("--no-setup", action="store_true", help="install nothing")
+    parser.add_argument("--no-save", action="store_true", help="write nothing to bench/results")
+    parser.add_argument("--scratch", metavar="DIR", help="where recordings go, for the time of a run [default: .cache]")
+    parser.add_argument("--check", action="store_true", help="end with code 1 if a target is missed or cannot be measured")
+    arguments = parser.parse_args()
+    sections = arguments.only.split(",")
+    unknown = [name for name in sections if name not in SECTIONS]
+    if unknown:
+        parser.error(f"--only does not know {', '.join(unknown)}; it takes {','.join(SECTIONS)}")
+    repetitions = arguments.repetitions or (2 if arguments.quick else 5)
+
+    stage = tools.Stage(arguments.stage)
+    machine.CACHE.mkdir(exist_ok=True)
+    missing = set_up(arguments)
+    started = machine.load()
+    results, titles, all_figures, exports = [], {}, [], []
+    with tempfile.TemporaryDirectory(prefix="msmemscope-bench-", dir=os.path.abspath(arguments.scratch or machine.CACHE)) as scratch:
+        for section, listed in workloads(arguments.quick).items():
+            if section not in sections:
+                continue
+            for workload, settings, with_command in listed:
+                chosen = tools_for(workload, settings, with_command, stage, missing)
+                why_not = missing["torch"] if section == "torch" else None
+                titles[workload.name] = workload.title
+                results.append((section, measure.run_series(workload, chosen, repetitions, scratch, why_not)))
+        by_name = {next(iter(series.values())).workload: series for _, series in results}
+        all_figures += (figures.pair_figures(by_name) + figures.whole_figures(by_name)
+                        + figures.thread_figures(by_name))
+        if "live" in by_name:
+            all_figures += figures.live_figures(by_name["live"])
+        if "export" in sections:
+            more, exports = export.run(stage, repetitions, scratch)
+            all_figures += more
+        if arguments.huge:
+            more, details = export.run_huge(stage, scratch)
+            all_figures += more
+            exports += details
+        if arguments.instructions:
+            all_figures += instructions.run(stage, scratch)
+
+    about = {"machine": machine.describe(), "date": datetime.date.today().isoformat(), "revision": machine.revision(),
+             "versions": versions(stage), "repetitions": repetitions, "quick": arguments.quick,
+             "load": [started, machine.load()], "titles": titles}
+    print(document(about, all_figures, results, markdown=False))
+    if not arguments.no_save:
+        directory = machine.BENCH / "results"
+        directory.mkdir(exist_ok=True)
+        # A quick look must not replace the figures of a full run.
+        partial = "-partial" if arguments.quick or set(sections) != set(SECTIONS) else ""
+        stem = directory / f"{about['machine']['name']}-{about['date']}{partial}"
+        stem.with_suffix(".md").write_text(document(about, all_figures, results, markdown=True))
+        stem.with_suffix(".json").write_text(json.dumps({
+            **about,
+            "figures": [{**asdict(figure), "verdict": figure.verdict} for figure in all_figures],
+            "series": [one.as_dict() for _, series in results for one in series.values()],
+            "exports": exports}, indent=1) + "\n")
+        machine.say(f"written to {stem}.md and .json")
+    promised = [figure for figure in all_figures if figure.target is not None]
+    missed = [figure for figure in promised if figure.verdict == "MISSED"]
+    unknown = [figure for figure in promised if figure.value is None]
+    for figure in missed:
+        print(f"MISSED: {figure.title}: {report.number(figure.value)} {figure.unit}, target <= {report.number(figure.target)}")
+    print(f"{len(promised) - len(missed) - len(unknown)} of {len(promised)} targets met"
+          + (f", {len(missed)} MISSED" if missed else "") + (f", {len(unknown)} not available" if unknown else ""))
+    # What could not be measured is not met either.
+    return 1 if arguments.check and (missed or unknown) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""What a recording takes on disk, and how many events it holds. The format is specified in docs/format.md."""
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+PROCESS_HEADER, WINDOW, HEADER = 4096, 262144, 64
+MAGIC = 0x776D736D  # "msmw"
+TIME_BYTES = (1, 2, 4, 8)
+ADDRESS_BYTES = (2, 3, 4, 8)
+SIZE_BYTES = (1, 2, 4, 8)
+EXTENDED_EVENTS = (5, 6)  # Host map and unmap; the other extended types define names and stacks.
+
+
+@dataclass
+class Recording:
+    """Sums over all processes of an output directory."""
+    processes: int = 0
+    events: int = 0
+    lost: int = 0
+    # Blocks and committed parts of windows with their headers: what would have to be copied. The reserved, unused rest
+    # of the windows is a constant for each thread and no cost of an event.
+    bytes: int = 0
+
+
+def read(output):
+    total = Recording()
+    for spool in sorted(Path(output).glob("*/spool")):
+        total.processes += 1
+        appended = _blocks(spool / "events.spool", total)
+        _windows(spool / "windows.spool", appended, total)
+    return total
+
+
+def _blocks(path, total):
+    """Adds the size of the appended blocks; returns the last generation of each lane."""
+    last = {}
+    with open(path, "rb") as file:
+        position = 0
+        while True:
+            file.seek(position)
+            header = file.read(HEADER)
+            if len(header) < HEADER:
+                return last
+            magic, _, progress, lane = struct.unpack_from("<IIQI", header)
+            if magic != MAGIC:
+                raise ValueError(f"{path}: no block at byte {position}")
+            last[lane] = progress >> 32
+            size = HEADER + (progress & 0xFFFFFFFF)
+            total.bytes += size
+            position += size
+
+
+def _windows(path, appended, total):
+    with open(path, "rb") as file:
+        header = file.read(PROCESS_HEADER)
+        (windows,) = struct.unpack_from("<I", header, 84)
+        (lost,) = struct.unpack_from("<Q", header, 88)
+        total.lost += lost
+        total.bytes += PROCESS_HEADER
+        for _ in range(windows):
+            window = file.read(WINDOW)
+            if len(window) < HEADER:
+                return
+            magic, _, progress, lane = struct.unpack_from("<IIQI", window)
+            if magic != MAGIC:
+                continue
+            lost, earlier = struct.unpack_from("<QQ", window, 40)
+            total.lost += lost
+            total.events += earlier
+            committed = progress & 0xFFFFFFFF
+            total.events += _events(window[HEADER:HEADER + committed])
+            if appended.get(lane) != progress >> 32:
+                total.bytes += HEADER + committed
+
+
+def _events(payload):
+    """The records of one payload that are events."""
+    count = position = 0
+
+    def after_varint(at):
+        while payload[at] & 0x80:
+            at += 1
+        return at + 1
+
+    while position < len(payload):
+        first = payload[position]
+        kind, time, address, rest = first & 3, first >> 2 & 3, first >> 4 & 3, first >> 6
+        if kind == 1:
+            position = after_varint(position + 1 + TIME_BYTES[time] + ADDRESS_BYTES[address] + SIZE_BYTES[rest])
+            count += 1
+        elif kind == 2:
+            position += 1 + TIME_BYTES[time] + ADDRESS_BYTES[address]
+            if rest == 2:
+                position = after_varint(position)
+            count += 1
+        elif kind == 0:
+            kind_at = position + 1
+            length_at = kind_at + 1 + TIME_BYTES[time]
+            (length,) = struct.unpack_from("<H", payload, length_at)
+            count += payload[kind_at] in EXTENDED_EVENTS
+            position = length_at + 2 + length
+        else:
+            raise ValueError(f"record kind {kind} is unknown; is this a newer format?")
+    return count

@@ -1,0 +1,145 @@
+//! The driver: device memory by address and by handle.
+use super::recording;
+use crate::original::{DRIVER_ABSENT, Original, call_original};
+use core::ffi::{c_int, c_void};
+use memscope_recorder::device::{self, DeviceBlock, HOST_DEVICE, Space};
+
+const DRIVER: &core::ffi::CStr = c"libascend_hal.so";
+static ALLOC: Original = Original::with_inner(DRIVER, c"halMemAlloc", c"halMemAllocInner");
+static FREE: Original = Original::with_inner(DRIVER, c"halMemFree", c"halMemFreeInner");
+static CREATE: Original = Original::with_inner(DRIVER, c"halMemCreate", c"halMemCreateInner");
+static RELEASE: Original = Original::with_inner(DRIVER, c"halMemRelease", c"halMemReleaseInner");
+
+const SUCCESS: c_int = 0;
+const OUT_OF_MEMORY: c_int = 6;
+
+pub(super) unsafe extern "C" fn allocate(
+    address: *mut *mut c_void,
+    size: u64,
+    flag: u64,
+    stack: usize,
+    frame: usize,
+) -> c_int {
+    let answer = call_original!(ALLOC, fn(*mut *mut c_void, u64, u64) -> c_int, (address, size, flag), DRIVER_ABSENT);
+    let Flag { device, attributes } = Flag::decode(flag);
+    match answer {
+        SUCCESS if !address.is_null() => recording(stack, frame, |entry| {
+            // SAFETY: the driver stored the block's address there; the guard is held and the entry is ours.
+            unsafe {
+                let address = *address as u64;
+                device::device_alloc(DeviceBlock { space: Space::Driver, device, address, size, attributes }, entry);
+            }
+        }),
+        OUT_OF_MEMORY => recording(stack, frame, |entry| {
+            // SAFETY: the guard is held and the entry is ours.
+            unsafe { device::out_of_memory(Space::Driver, device, size, flag, entry) };
+        }),
+        _ => {}
+    }
+    answer
+}
+
+pub(super) unsafe extern "C" fn free(address: *mut c_void, stack: usize, frame: usize) -> c_int {
+    let began = memscope_recorder::ticks_now();
+    let answer = call_original!(FREE, fn(*mut c_void) -> c_int, (address), DRIVER_ABSENT);
+    if answer == SUCCESS && !address.is_null() {
+        recording(stack, frame, |entry| {
+            // SAFETY: the guard is held and the entry is ours.
+            unsafe { device::device_free(Space::Driver, address as u64, began, entry) };
+        });
+    }
+    answer
+}
+
+pub(super) unsafe extern "C" fn create(
+    handle: *mut *mut c_void,
+    size: usize,
+    properties: *const Properties,
+    flag: u64,
+    stack: usize,
+    frame: usize,
+) -> c_int {
+    let answer = call_original!(
+        CREATE,
+        fn(*mut *mut c_void, usize, *const Properties, u64) -> c_int,
+        (handle, size, properties, flag),
+        DRIVER_ABSENT
+    );
+    // SAFETY: the caller's pointers are valid for the driver, which has just used them.
+    let (created, properties) = unsafe { (handle.as_ref(), properties.as_ref()) };
+    let (Some(created), Some(properties)) = (created, properties) else { return answer };
+    let attributes = properties.module & 0xff | page_type(properties.page_type) << PAGE_TYPE_SHIFT;
+    match answer {
+        SUCCESS => recording(stack, frame, |entry| {
+            let block = DeviceBlock {
+                space: Space::DriverHandle,
+                device: properties.device,
+                address: *created as u64,
+                size: size as u64,
+                attributes,
+            };
+            // SAFETY: the guard is held and the entry is ours.
+            unsafe { device::device_alloc(block, entry) };
+        }),
+        OUT_OF_MEMORY => recording(stack, frame, |entry| {
+            // SAFETY: the guard is held and the entry is ours.
+            unsafe { device::out_of_memory(Space::DriverHandle, properties.device, size as u64, flag, entry) };
+        }),
+        _ => {}
+    }
+    answer
+}
+
+pub(super) unsafe extern "C" fn release(handle: *mut c_void, stack: usize, frame: usize) -> c_int {
+    let began = memscope_recorder::ticks_now();
+    let answer = call_original!(RELEASE, fn(*mut c_void) -> c_int, (handle), DRIVER_ABSENT);
+    if answer == SUCCESS && !handle.is_null() {
+        recording(stack, frame, |entry| {
+            // SAFETY: the guard is held and the entry is ours.
+            unsafe { device::device_free(Space::DriverHandle, handle as u64, began, entry) };
+        });
+    }
+    answer
+}
+
+/// `struct drv_mem_prop`.
+#[repr(C)]
+pub(super) struct Properties {
+    side: u32,
+    device: u32,
+    module: u32,
+    page_type: u32,
+    memory_type: u32,
+    reserved: u64,
+}
+
+const _: () = assert!(size_of::<Properties>() == 32);
+
+const PAGE_TYPE_SHIFT: u32 = 8;
+
+/// Normal, huge or giant; anything else counts as normal.
+fn page_type(code: u32) -> u32 {
+    if code <= 2 { code } else { 0 }
+}
+
+/// What the flag of `halMemAlloc` says.
+///
+/// ```text
+/// bit 63……56 55……32 31 30……18 17 16……14 13……10 9……0
+///     module        giant     huge       kind   device
+/// ```
+struct Flag {
+    device: u32,
+    attributes: u32,
+}
+
+impl Flag {
+    fn decode(flag: u64) -> Flag {
+        const HOST_SIDE: u64 = 2;
+        const HUGE: u64 = 1 << 17;
+        const GIANT: u64 = 1 << 31;
+        let device = if flag >> 10 & 0xf == HOST_SIDE { HOST_DEVICE } else { (flag & 0x3ff) as u32 };
+        let page_type = if flag & GIANT != 0 { 2 } else { u32::from(flag & HUGE != 0) };
+        Flag { device, attributes: (flag >> 56) as u32 | page_type << PAGE_TYPE_SHIFT }
+    }
+}

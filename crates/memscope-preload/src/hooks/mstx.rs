@@ -1,0 +1,265 @@
+//! mstx, the marking interface: marks and ranges of programs, and the memory pools of frameworks, which report through
+//! domains of agreed names.
+//!
+//! The mstx library finds `InitInjectionMstx` in the global scope and lets it fill its function tables. Frameworks leave
+//! the members they do not use uninitialised: only those named below may be read, and nothing may be written but the
+//! handles of the one pool that asks for them.
+use super::recording;
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use memscope_recorder::device::{self, DeviceBlock, Space};
+
+type Function = unsafe extern "C" fn();
+type GetTable = unsafe extern "C" fn(c_int, *mut *mut *mut Function, *mut c_uint) -> c_int;
+
+/// Module number, index in its table, our function. Slots we leave out stay empty, and calls of them do nothing.
+const INJECTED: [(c_int, usize, Function); 12] = [
+    (CORE, 1, mark),
+    (CORE, 2, range_start),
+    (CORE, 3, range_end),
+    (DOMAIN, 1, domain_create),
+    (DOMAIN, 2, domain_destroy),
+    (DOMAIN, 3, domain_mark),
+    (DOMAIN, 4, domain_range_start),
+    (DOMAIN, 5, domain_range_end),
+    (MEMORY, 1, heap_register),
+    (MEMORY, 2, heap_unregister),
+    (MEMORY, 3, regions_register),
+    (MEMORY, 4, regions_unregister),
+];
+const CORE: c_int = 1;
+const DOMAIN: c_int = 2;
+const MEMORY: c_int = 3;
+
+stub!(static mark(2) => on_mark);
+stub!(static range_start(2) => on_range_start);
+stub!(static range_end(1) => on_range_end);
+stub!(static domain_create(1) => on_domain_create);
+stub!(static domain_destroy(1) => on_domain_destroy);
+stub!(static domain_mark(3) => on_domain_mark);
+stub!(static domain_range_start(3) => on_domain_range_start);
+stub!(static domain_range_end(2) => on_domain_range_end);
+stub!(static heap_register(2) => on_heap_register);
+stub!(static heap_unregister(2) => on_heap_unregister);
+stub!(static regions_register(2) => on_regions_register);
+stub!(static regions_unregister(2) => on_regions_unregister);
+
+/// Called by each copy of the mstx library in the process, once. 0 is success.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn InitInjectionMstx(get_table: Option<GetTable>) -> c_int {
+    const FAILED: c_int = 1;
+    let Some(get_table) = get_table else { return FAILED };
+    for (module, index, function) in INJECTED {
+        let mut table: *mut *mut Function = core::ptr::null_mut();
+        let mut size: c_uint = 0;
+        // SAFETY: the library's own function, asked for one of its tables; it gives an array of `size` pointers to slots
+        // (or fails, for a module of a later version).
+        unsafe {
+            if get_table(module, &raw mut table, &raw mut size) == FAILED || table.is_null() || index >= size as usize {
+                continue;
+            }
+            let slot = *table.add(index);
+            if !slot.is_null() {
+                *slot = function;
+            }
+        }
+    }
+    0
+}
+
+/// Texts longer than this are cut.
+const LONGEST_TEXT: usize = 4096;
+
+/// # Safety
+/// `text` is null or a C string.
+unsafe fn text<'a>(text: *const c_char) -> &'a [u8] {
+    if text.is_null() {
+        return b"";
+    }
+    // SAFETY: passed on.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    bytes.get(..LONGEST_TEXT).unwrap_or(bytes)
+}
+
+/// Numbers ranges across the process; 0 is no range.
+static RANGES: AtomicU64 = AtomicU64::new(1);
+
+unsafe extern "C" fn on_mark(message: *const c_char, _stream: *mut c_void, stack: usize, frame: usize) {
+    // SAFETY: the interface wants a C string; the guard is held.
+    recording(stack, frame, |_| unsafe { device::mark(text(message)) });
+}
+
+unsafe extern "C" fn on_range_start(message: *const c_char, _stream: *mut c_void, stack: usize, frame: usize) -> u64 {
+    let id = RANGES.fetch_add(1, Relaxed);
+    // SAFETY: the interface wants a C string; the guard is held.
+    recording(stack, frame, |_| unsafe { device::range_start(id, text(message)) });
+    id
+}
+
+unsafe extern "C" fn on_range_end(id: u64, stack: usize, frame: usize) {
+    // SAFETY: the guard is held.
+    recording(stack, frame, |_| unsafe { device::range_end(id) });
+}
+
+unsafe extern "C" fn on_domain_mark(
+    _domain: *mut c_void,
+    message: *const c_char,
+    stream: *mut c_void,
+    stack: usize,
+    frame: usize,
+) {
+    // SAFETY: passed on.
+    unsafe { on_mark(message, stream, stack, frame) }
+}
+
+unsafe extern "C" fn on_domain_range_start(
+    _domain: *mut c_void,
+    message: *const c_char,
+    stream: *mut c_void,
+    stack: usize,
+    frame: usize,
+) -> u64 {
+    // SAFETY: passed on.
+    unsafe { on_range_start(message, stream, stack, frame) }
+}
+
+unsafe extern "C" fn on_domain_range_end(_domain: *mut c_void, id: u64, stack: usize, frame: usize) {
+    // SAFETY: passed on.
+    unsafe { on_range_end(id, stack, frame) }
+}
+
+/// The domains of memory pools.
+const POOLS: [(&[u8], Space); 5] = [
+    (b"ptaCaching", Space::PtaCaching),
+    // torch_npu before 7.2 reports both of its pools here.
+    (b"msleaks", Space::PtaCaching),
+    (b"ptaWorkspace", Space::PtaWorkspace),
+    (b"atb", Space::Atb),
+    (b"mindsporeMemPool", Space::MindSpore),
+];
+
+/// A domain's handle is the address of its place here: the same for every call, which torch_npu makes at each event. The
+/// last place is for domains that are no pool.
+static DOMAINS: [u8; POOLS.len() + 1] = [0; POOLS.len() + 1];
+
+unsafe extern "C" fn on_domain_create(name: *const c_char, _stack: usize, _frame: usize) -> *mut c_void {
+    // SAFETY: the interface wants a C string.
+    let name = unsafe { text(name) };
+    let place = POOLS.iter().position(|(pool, _)| *pool == name).unwrap_or(POOLS.len());
+    DOMAINS.as_ptr().wrapping_add(place).cast_mut().cast()
+}
+
+/// A domain's handle stays valid: other libraries may hold it.
+unsafe extern "C" fn on_domain_destroy(_domain: *mut c_void, _stack: usize, _frame: usize) {}
+
+fn pool(domain: *mut c_void) -> Option<Space> {
+    let place = (domain as usize).wrapping_sub(DOMAINS.as_ptr() as usize);
+    POOLS.get(place).map(|(_, space)| *space)
+}
+
+/// `mstxMemVirtualRangeDesc_t`.
+#[repr(C)]
+struct Range {
+    device: u32,
+    address: *const c_void,
+    size: u64,
+}
+
+/// `mstxMemHeapDesc_t`; usage and type are never set.
+#[repr(C)]
+struct Heap {
+    unset: [u32; 2],
+    range: *const Range,
+}
+
+/// `mstxMemRegionsRegisterBatch_t`; heap and type are never set, and the handles only by ATB.
+#[repr(C)]
+struct Regions {
+    unset: [u64; 2],
+    count: usize,
+    ranges: *const Range,
+    handles: *mut *const c_void,
+}
+
+/// `mstxMemRegionRef_t`: a pointer, or the handle ATB was given, which is the pointer.
+#[repr(C)]
+struct Reference {
+    kind: u32,
+    address: *const c_void,
+}
+
+/// `mstxMemRegionsUnregisterBatch_t`.
+#[repr(C)]
+struct References {
+    count: usize,
+    references: *const Reference,
+}
+
+const _: () = assert!(size_of::<Range>() == 24 && size_of::<Heap>() == 16 && size_of::<Regions>() == 40);
+const _: () = assert!(size_of::<Reference>() == 16 && size_of::<References>() == 16);
+
+/// Not a heap: the pool's reserved bytes, with some block's address. ATB wants a handle back or stops reporting.
+unsafe extern "C" fn on_heap_register(
+    domain: *mut c_void,
+    heap: *const Heap,
+    stack: usize,
+    frame: usize,
+) -> *const c_void {
+    // SAFETY: the interface wants a description with a range.
+    let range = unsafe { heap.as_ref().and_then(|heap| heap.range.as_ref()) };
+    let (Some(space), Some(range)) = (pool(domain), range) else { return core::ptr::null() };
+    let total = match space {
+        // ATB registers each heap by its own size.
+        Space::Atb => atb_reserved(range.device, range.size as i64),
+        _ => range.size,
+    };
+    // SAFETY: the guard is held.
+    recording(stack, frame, |_| unsafe { device::pool_total(space, range.device, total) });
+    range.address
+}
+
+unsafe extern "C" fn on_heap_unregister(_domain: *mut c_void, _heap: *const c_void, _stack: usize, _frame: usize) {}
+
+/// Adds to what ATB has reserved on a device.
+fn atb_reserved(device: u32, bytes: i64) -> u64 {
+    static RESERVED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+    match RESERVED.get(device as usize) {
+        Some(reserved) => reserved.fetch_add(bytes as u64, Relaxed).wrapping_add(bytes as u64),
+        None => bytes as u64,
+    }
+}
+
+unsafe extern "C" fn on_regions_register(domain: *mut c_void, regions: *const Regions, stack: usize, frame: usize) {
+    // SAFETY: the interface wants a batch.
+    let (Some(space), Some(regions)) = (pool(domain), (unsafe { regions.as_ref() })) else { return };
+    recording(stack, frame, |entry| {
+        for index in 0..regions.count {
+            // SAFETY: the batch has `count` ranges and, from ATB alone, as many places for handles; the guard is held
+            // and the entry is ours.
+            unsafe {
+                let range = &*regions.ranges.add(index);
+                let address = range.address as u64;
+                let block = DeviceBlock { space, device: range.device, address, size: range.size, attributes: 0 };
+                device::device_alloc(block, entry);
+                if space == Space::Atb && !regions.handles.is_null() {
+                    *regions.handles.add(index) = range.address;
+                }
+            }
+        }
+    });
+}
+
+unsafe extern "C" fn on_regions_unregister(domain: *mut c_void, batch: *const References, stack: usize, frame: usize) {
+    // SAFETY: the interface wants a batch.
+    let (Some(space), Some(batch)) = (pool(domain), (unsafe { batch.as_ref() })) else { return };
+    let now = memscope_recorder::ticks_now();
+    recording(stack, frame, |entry| {
+        for index in 0..batch.count {
+            // SAFETY: the batch has `count` references; the guard is held and the entry is ours.
+            unsafe {
+                let reference = &*batch.references.add(index);
+                device::device_free(space, reference.address as u64, now, entry);
+            }
+        }
+    });
+}

@@ -1,0 +1,145 @@
+//! Events of devices, pools and tools: rarer than malloc, each an extended record.
+use crate::config;
+use crate::lane::{Entry, record};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use memscope_format::encode::Extended;
+pub use memscope_format::record::{HOST_DEVICE, Space, SystemKind, UNKNOWN_DEVICE};
+
+/// A block of device memory, as its hook knows it.
+#[derive(Clone, Copy)]
+pub struct DeviceBlock {
+    pub space: Space,
+    pub device: u32,
+    pub address: u64,
+    pub size: u64,
+    /// For driver memory: module in the low 8 bits, page type in the next two.
+    pub attributes: u32,
+}
+
+/// Device memory was handed out.
+///
+/// # Safety
+/// Called on the thread, and below the frame, that `entry` describes, with the guard held.
+pub unsafe fn device_alloc(block: DeviceBlock, entry: Entry) {
+    note_visible_devices();
+    let DeviceBlock { space, device, address, size, attributes } = block;
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, 1, |lane, ticks, stack| {
+            let stack = stack.0;
+            let record = Extended::DeviceAlloc { space, device, address, size, attributes, stack };
+            lane.writer.extended_event(ticks, &record);
+        });
+    }
+}
+
+/// Device memory was given back by a call that began at `began` ([`crate::ticks_now`]).
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn device_free(space: Space, address: u64, began: u64, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, 1, |lane, _, stack| {
+            lane.writer.extended_event(began, &Extended::DeviceFree { space, address, stack: stack.0 });
+        });
+    }
+}
+
+/// A pool says what it has reserved; only a change is recorded.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn pool_total(space: Space, device: u32, total: u64) {
+    const DEVICES: usize = 64;
+    // All ones: nothing said yet.
+    static KNOWN: [[AtomicU64; DEVICES]; Space::ALL.len()] =
+        [const { [const { AtomicU64::new(u64::MAX) }; DEVICES] }; Space::ALL.len()];
+    let known = KNOWN.get(space as usize).and_then(|devices| devices.get(device as usize));
+    // Pools report under a lock of their own, so two threads cannot pass each other here.
+    if known.is_some_and(|known| known.swap(total, Relaxed) == total) {
+        return;
+    }
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::PoolTotal { space, device, total });
+        });
+    }
+}
+
+/// The driver had no memory left.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn out_of_memory(space: Space, device: u32, size: u64, flag: u64, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, 1, |lane, ticks, stack| {
+            let record = Extended::OutOfMemory { space, device, size, flag, stack: stack.0 };
+            lane.writer.extended_event(ticks, &record);
+        });
+    }
+}
+
+/// Something happened to the process as a whole.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn system(kind: SystemKind, value: u64) {
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::System { kind, value });
+        });
+    }
+}
+
+/// The program marked a moment.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn mark(text: &[u8]) {
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| lane.writer.extended_event(ticks, &Extended::Mark { text }));
+    }
+}
+
+/// The program began a range; `id` is the process's own count.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn range_start(id: u64, text: &[u8]) {
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::RangeStart { id, text });
+        });
+    }
+}
+
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn range_end(id: u64) {
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| lane.writer.extended_event(ticks, &Extended::RangeEnd { id }));
+    }
+}
+
+/// Which devices the process was given, once, as the variable stands at its first device event: programs set it after
+/// their start.
+fn note_visible_devices() {
+    static NOTED: AtomicBool = AtomicBool::new(false);
+    if NOTED.swap(true, Relaxed) {
+        return;
+    }
+    if let Some(text) = config::variable(b"ASCEND_RT_VISIBLE_DEVICES=") {
+        // SAFETY: the caller of the first event holds the guard.
+        unsafe {
+            record(Entry::NO_STACK, 0, |lane, ticks, _| lane.writer.definition(ticks, &Extended::VisibleDevices(text)));
+        }
+    }
+}

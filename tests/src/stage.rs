@@ -1,0 +1,20 @@
+//! Where the libraries under test are.
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// A library of the staged installation.
+///
+/// # Panics
+/// If it is not there: a test of nothing must not pass.
+pub fn library(name: &str) -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the workspace");
+    let stage = env::var_os("MSMEMSCOPE_STAGE").map_or_else(|| workspace.join("target/stage"), PathBuf::from);
+    let path = stage.join("lib64").join(name);
+    assert!(
+        path.is_file(),
+        "{} is missing: run `make build` in {}, or set MSMEMSCOPE_STAGE to an installation's prefix",
+        path.display(),
+        workspace.display()
+    );
+    path
+}
