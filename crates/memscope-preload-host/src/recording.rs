@@ -29,9 +29,6 @@ pub(crate) struct Call {
     frame: usize,
 }
 
-/// A guard further than this from the stack pointer is not the frame of the same stack any more.
-const SAME_STACK: usize = 64 << 20;
-
 impl Call {
     /// `None` if there is no recorder, or this call is part of another one.
     #[inline(always)]
@@ -39,17 +36,13 @@ impl Call {
         // SAFETY: the table is static in the recording library, which is never unloaded.
         let api = unsafe { API.load(Relaxed).as_ref() }?;
         let guard = thread_pointer().wrapping_add_signed(api.guard_offset) as *mut usize;
-        // SAFETY: the offset leads to this thread's guard word. A guard at or below our own frame was abandoned by a
-        // longjmp and does not count; a nested call lies below it.
+        // SAFETY: the offset leads to this thread's two guard words; at `stack` is our return address.
         unsafe {
-            if *guard != 0 {
-                if stack.wrapping_sub(*guard) > SAME_STACK {
-                    (api.nested)();
-                    return None;
-                }
-                (api.abandoned)();
+            if *guard != 0 && !(api.may_take_over)(stack) {
+                return None;
             }
             *guard = stack;
+            *guard.add(1) = *(stack as *const usize);
         }
         Some(Call { api, guard, stack, frame })
     }

@@ -6,7 +6,7 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     size: size_of::<Api>() as u32,
     version: API_VERSION,
     guard_offset: 0,
-    nested,
+    may_take_over,
     now,
     host_alloc,
     host_free,
@@ -14,7 +14,6 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     host_map,
     host_unmap,
     host_remapped,
-    abandoned,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
@@ -31,14 +30,9 @@ extern "C" fn msmemscope_api() -> *const Api {
     api
 }
 
-extern "C" fn nested() {
-    // SAFETY: the slot is the calling thread's.
-    unsafe { slot::note_interruption(slot::current()) };
-}
-
-unsafe extern "C" fn abandoned() {
-    // SAFETY: the caller saw by the stack pointer that the guard's holder is gone.
-    unsafe { memscope_recorder::guard_abandoned() };
+unsafe extern "C" fn may_take_over(stack: usize) -> bool {
+    // SAFETY: the caller is a hook on its entry.
+    unsafe { slot::may_take_over(stack) }
 }
 
 extern "C" fn now() -> u64 {

@@ -10,10 +10,11 @@ pub(crate) struct Api {
     pub(crate) size: u32,
     /// Raised when a member changes its meaning.
     pub(crate) version: u32,
-    /// Where the thread's guard word is, relative to the thread pointer.
+    /// Where the thread's two guard words are, relative to the thread pointer: the stack pointer of the hook at work, and
+    /// the word at it.
     pub(crate) guard_offset: isize,
-    /// A call that found the guard taken.
-    pub(crate) nested: extern "C" fn(),
+    /// Whether a call that finds the guard taken may take it.
+    pub(crate) may_take_over: unsafe extern "C" fn(stack: usize) -> bool,
     /// Ticks of the thread's lane, for `host_moved`.
     pub(crate) now: extern "C" fn() -> u64,
     pub(crate) host_alloc: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
@@ -32,8 +33,6 @@ pub(crate) struct Api {
         stack: usize,
         frame: usize,
     ),
-    /// A call that found the guard of one that was left by a jump, before it takes the guard itself.
-    pub(crate) abandoned: unsafe extern "C" fn(),
 }
 
 pub(crate) const API_VERSION: u32 = 1;

@@ -3,8 +3,7 @@ use core::ffi::{c_char, c_int};
 
 // The loader passes argc, argv and envp; we need none of them.
 extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_char) {
-    let mark = 0usize;
-    memscope_recorder::initialise(&raw const mark as usize);
+    memscope_recorder::initialise();
 }
 
 extern "C" fn destructor() {

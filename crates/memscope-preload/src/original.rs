@@ -44,7 +44,8 @@ impl Original {
     fn search(&self) -> usize {
         let mark = 0usize;
         // What the loader allocates in a search is not the program's; without a guard we are within another hook.
-        let _guard = Guard::enter(&raw const mark as usize);
+        // SAFETY: the word is on our stack and does not change.
+        let _guard = unsafe { Guard::enter(&raw const mark as usize) };
         let mut found = self.in_scope(libc::RTLD_NEXT, libc::RTLD_DEFAULT);
         if found == 0
             && let Some(library) = self.library

@@ -171,7 +171,7 @@ pub fn ticks_now() -> u64 {
 /// # Safety
 /// Called on a thread that is not in the recorder, before a new guard is used.
 #[cold]
-pub unsafe fn guard_abandoned() {
+pub(crate) unsafe fn guard_abandoned() {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane it names; the caller vouches that nobody uses it.
     unsafe {

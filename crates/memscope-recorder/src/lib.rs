@@ -27,8 +27,6 @@ pub mod slot;
 mod stacks;
 mod writer;
 
-pub use lane::{
-    Entry, guard_abandoned, host_alloc, host_free, host_map, host_moved, host_remapped, host_unmap, ticks_now,
-};
+pub use lane::{Entry, host_alloc, host_free, host_map, host_moved, host_remapped, host_unmap, ticks_now};
 pub use process::{initialise, process_ends};
 pub use stacks::library_unloaded;

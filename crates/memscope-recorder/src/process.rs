@@ -63,8 +63,10 @@ static IMAGE: Image = Image {
 };
 
 /// From the library's constructor: reads the settings and finds the interpreter while the program is still alone.
-pub fn initialise(stack_pointer: usize) {
-    if let Some(_guard) = Guard::enter(stack_pointer) {
+pub fn initialise() {
+    let mark = 0usize;
+    // SAFETY: the word is on our stack and does not change.
+    if let Some(_guard) = unsafe { Guard::enter(&raw const mark as usize) } {
         image_is_recording();
     }
 }

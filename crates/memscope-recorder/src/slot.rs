@@ -9,11 +9,13 @@ use crate::lane::Lane;
 #[cfg_attr(target_arch = "aarch64", path = "tls/aarch64.rs")]
 mod tls;
 
-/// What a thread carries. The first word is the guard: wrappers in other libraries reach it by [`offset`] alone.
+/// What a thread carries. The first two words are the guard: wrappers in other libraries reach them by [`offset`] alone.
 #[repr(C)]
 pub struct Slot {
     /// Stack pointer of the hook that is at work on this thread, 0 for none.
     pub(crate) guard: usize,
+    /// The word at that place of the stack, which stays there as long as the hook does.
+    pub(crate) guard_word: usize,
     /// The thread's lane, null before its first event.
     pub(crate) lane: *mut Lane,
     /// The recorder itself is at work: a hook call now comes from a signal handler and is lost.
@@ -37,16 +39,33 @@ pub fn offset() -> isize {
     tls::offset()
 }
 
-/// A guard older than this many bytes below is not the frame of the same stack any more.
-const SAME_STACK: usize = 64 << 20;
-
-/// Whether a hook entered at `stack_pointer` is nested in one whose guard is `guard`.
+/// For a hook entered at `stack_pointer` that finds the guard taken: whether it may take it all the same, because the
+/// hook that had it was left by `longjmp` (out of a signal handler) and will never release it.
 ///
-/// A nested call has the smaller stack pointer. A guard at or below ours belongs to a frame that was left by `longjmp`
-/// out of a signal handler: it will never be released, so it does not count.
-#[inline(always)]
-pub fn is_nested(guard: usize, stack_pointer: usize) -> bool {
-    guard != 0 && stack_pointer.wrapping_sub(guard) > SAME_STACK
+/// A hook within another has the smaller stack pointer, and the outer hook's frame is still there: the word at the guard
+/// is what it was. A call that comes while the recorder itself is at work is lost, and counted.
+///
+/// # Safety
+/// Called on entry of a hook, before it uses the recorder.
+#[cold]
+pub unsafe fn may_take_over(stack_pointer: usize) -> bool {
+    /// No stack is larger; a guard further away is not of this stack.
+    const SAME_STACK: usize = 64 << 20;
+    let slot = current();
+    // SAFETY: the slot is the thread's own; the guarded word is read only if it can be.
+    unsafe {
+        let guard = (*slot).guard;
+        let outer = stack_pointer.wrapping_sub(guard) > SAME_STACK;
+        let there = memscope_sys::is_readable(guard) && *(guard as *const usize) == (*slot).guard_word;
+        if outer && there {
+            if (*slot).recording {
+                (*slot).interrupted = (*slot).interrupted.wrapping_add(1);
+            }
+            return false;
+        }
+        crate::lane::guard_abandoned();
+    }
+    true
 }
 
 /// The guard of the calling thread for the duration of a hook: makes calls from within the real function, and our own,
@@ -57,19 +76,20 @@ pub struct Guard {
 
 impl Guard {
     /// `None` if this call is nested in another hook and must pass through unrecorded.
+    ///
+    /// # Safety
+    /// `stack_pointer` is a place on the calling thread's stack whose word does not change before the guard is dropped.
     #[inline(always)]
-    pub fn enter(stack_pointer: usize) -> Option<Guard> {
+    pub unsafe fn enter(stack_pointer: usize) -> Option<Guard> {
         let slot = current();
-        // SAFETY: the slot is the thread's own, and nothing holds a reference to it across this call.
+        // SAFETY: the slot is the thread's own, and nothing holds a reference to it across this call; the caller vouches
+        // for the word.
         unsafe {
-            if (*slot).guard != 0 {
-                if is_nested((*slot).guard, stack_pointer) {
-                    note_interruption(slot);
-                    return None;
-                }
-                crate::lane::guard_abandoned();
+            if (*slot).guard != 0 && !may_take_over(stack_pointer) {
+                return None;
             }
             (*slot).guard = stack_pointer;
+            (*slot).guard_word = *(stack_pointer as *const usize);
         }
         Some(Guard { slot })
     }
@@ -83,32 +103,9 @@ impl Drop for Guard {
     }
 }
 
-/// Counts a call that came while the recorder was at work.
-///
-/// # Safety
-/// `slot` is the calling thread's.
-#[inline(always)]
-pub unsafe fn note_interruption(slot: *mut Slot) {
-    // SAFETY: the caller vouches for the slot.
-    unsafe {
-        if (*slot).recording {
-            (*slot).interrupted = (*slot).interrupted.wrapping_add(1);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn deeper_frames_are_nested_and_abandoned_guards_are_not() {
-        assert!(!is_nested(0, 0x7fff_0000));
-        assert!(is_nested(0x7fff_0000, 0x7ffe_f000));
-        assert!(!is_nested(0x7fff_0000, 0x7fff_0000));
-        assert!(!is_nested(0x7fff_0000, 0x7fff_8000));
-        assert!(is_nested(0x7fff_0000_0000, 0x5000_0000));
-    }
 
     #[test]
     fn each_thread_has_its_own_slot_at_the_same_offset() {
@@ -118,11 +115,37 @@ mod tests {
         assert_eq!(mine, current() as usize);
     }
 
+    /// Two places of a stack, the first below the second.
+    fn places(stack: &[usize; 2]) -> (usize, usize) {
+        (&raw const stack[0] as usize, &raw const stack[1] as usize)
+    }
+
     #[test]
-    fn a_second_guard_on_the_same_stack_is_refused_until_the_first_is_dropped() {
-        let outer = Guard::enter(0x1000_0000).unwrap();
-        assert!(Guard::enter(0x0fff_0000).is_none());
-        drop(outer);
-        assert!(Guard::enter(0x0fff_0000).is_some());
+    fn a_nested_guard_is_refused_until_the_outer_one_is_dropped() {
+        let stack = [1, 2];
+        let (below, above) = places(&stack);
+        // SAFETY: the words are not changed.
+        unsafe {
+            let outer = Guard::enter(above).unwrap();
+            assert!(Guard::enter(below).is_none());
+            drop(outer);
+            assert!(Guard::enter(below).is_some());
+        }
+    }
+
+    #[test]
+    fn a_guard_left_by_a_jump_is_taken_over() {
+        let mut stack = [1, 2];
+        let (below, above) = places(&stack);
+        // SAFETY: the words are changed only where the guard counts as left.
+        unsafe {
+            core::mem::forget(Guard::enter(below).unwrap());
+            // Further out than the frame that held it.
+            core::mem::forget(Guard::enter(above).unwrap());
+            assert!(Guard::enter(below).is_none());
+            // Further in, but the frame that held it is gone.
+            (&raw mut stack[1]).write_volatile(3);
+            assert!(Guard::enter(below).is_some());
+        }
     }
 }

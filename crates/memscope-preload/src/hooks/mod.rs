@@ -20,7 +20,8 @@ stub!(aclrtSetDevice(1) => acl::set_device);
 /// The guard is not held while the original runs: what that allocates on the host belongs to the program.
 #[inline(always)]
 fn recording(stack_pointer: usize, frame_pointer: usize, record: impl FnOnce(memscope_recorder::Entry)) {
-    if let Some(_guard) = memscope_recorder::slot::Guard::enter(stack_pointer) {
+    // SAFETY: the stub passes the stack pointer on entry, where the return address is until the hook returns.
+    if let Some(_guard) = unsafe { memscope_recorder::slot::Guard::enter(stack_pointer) } {
         record(memscope_recorder::Entry { stack_pointer, frame_pointer });
     }
 }
