@@ -8,7 +8,7 @@ MAGIC = 0x776D736D  # "msmw"
 TIME_BYTES = (1, 2, 4, 8)
 ADDRESS_BYTES = (2, 3, 4, 8)
 SIZE_BYTES = (1, 2, 4, 8)
-EXTENDED_EVENTS = (5, 6)  # Host map and unmap; the other extended types define names and stacks.
+DEFINITIONS = (1, 2, 3, 24)  # Extended records that are no events: thread, module, code, visible devices.
 
 
 @dataclass
@@ -97,8 +97,13 @@ def _events(payload):
             kind_at = position + 1
             length_at = kind_at + 1 + TIME_BYTES[time]
             (length,) = struct.unpack_from("<H", payload, length_at)
-            count += payload[kind_at] in EXTENDED_EVENTS
+            count += payload[kind_at] not in DEFINITIONS
             position = length_at + 2 + length
         else:
-            raise ValueError(f"record kind {kind} is unknown; is this a newer format?")
+            # A node: the number, the parent, the module or code object, where they are given, and the offset.
+            frame, below, numbered, known = time, address, rest & 2, rest & 1
+            position += 1
+            for given in (numbered, below == 2, frame in (0, 2) and not known, True):
+                if given:
+                    position = after_varint(position)
     return count

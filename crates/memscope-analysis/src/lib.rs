@@ -1,6 +1,6 @@
 //! Conclusions from a replay: pure functions and accumulators, no input, no output.
 //!
-//! [`HostUsage`] is fed each event of [`memscope_model::Process::replay`] and then says where the memory was at the
+//! [`Usage`] is fed each event of [`memscope_model::Process::replay`] and then says where the memory was at the
 //! peak and where it is at the end, by call stack, in a single pass and constant time an event. [`leaks`] groups the
 //! blocks that were never freed.
 //!
@@ -14,4 +14,4 @@ mod leak;
 mod usage;
 
 pub use leak::{Leak, leaks};
-pub use usage::{HostUsage, PoolTally, StackUsage};
+pub use usage::{PoolTally, StackUsage, Usage};

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 /// Accumulates the use of memory by device, pool and allocating stack.
 #[derive(Clone, Debug, Default)]
-pub struct HostUsage {
+pub struct Usage {
     pools: Vec<PoolTally>,
     /// The block a thread allocated in its newest event, if that was an allocation.
     newest: FxHashMap<u32, BlockId>,
@@ -64,9 +64,9 @@ pub struct StackUsage {
     pub temporary_allocations: u64,
 }
 
-impl HostUsage {
-    pub fn new() -> HostUsage {
-        HostUsage::default()
+impl Usage {
+    pub fn new() -> Usage {
+        Usage::default()
     }
 
     /// Takes in the next event of the replay.
@@ -217,7 +217,7 @@ impl PoolTally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memscope_model::Origin;
+    use memscope_model::{Origin, Selection};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -248,9 +248,11 @@ mod tests {
                     block: BlockId(0),
                     stack: StackId(stack),
                     allocation_stack: StackId(stack),
-                    total: 0,
+                    used: 0,
+                    reserved: None,
                     matched: true,
                     synthetic: false,
+                    selection: Selection::Chosen,
                 };
                 match freed {
                     Some(malloc) => {
@@ -265,7 +267,7 @@ mod tests {
                         live.push(event);
                     }
                 }
-                event.total = total;
+                event.used = total;
                 event
             })
             .collect()
@@ -295,12 +297,12 @@ mod tests {
             steps in proptest::collection::vec((0u32..3, any::<bool>(), 0u64..50, 0u32..6), 0..300),
         ) {
             let events = events(&steps);
-            let mut usage = HostUsage::new();
+            let mut usage = Usage::new();
             let (mut peak, mut peak_after, mut peak_time) = (0, 0, 0);
             for (index, event) in events.iter().enumerate() {
                 usage.feed(event);
-                if event.total > peak {
-                    (peak, peak_after, peak_time) = (event.total, index + 1, event.time_ns);
+                if event.used > peak {
+                    (peak, peak_after, peak_time) = (event.used, index + 1, event.time_ns);
                 }
             }
             let Some(tally) = usage.pool(Device::Cpu, Pool::Host) else {
@@ -321,7 +323,7 @@ mod tests {
             prop_assert!(top.is_sorted_by_key(|usage| Reverse(usage.bytes)));
             prop_assert_eq!(by_stack(&top), alive);
             prop_assert_eq!(usage.top_alive(2), &top[..top.len().min(2)]);
-            prop_assert_eq!(tally.live_bytes, events.last().map_or(0, |event| event.total));
+            prop_assert_eq!(tally.live_bytes, events.last().map_or(0, |event| event.used));
 
             let mallocs: Vec<_> = events.iter().filter(|event| event.action == Action::Malloc).collect();
             prop_assert_eq!(tally.allocations, mallocs.len() as u64);
@@ -338,9 +340,9 @@ mod tests {
     #[test]
     fn what_a_partial_unmapping_left_is_held_but_was_not_allocated_again() {
         let whole = events(&[(1, false, 100, 7)])[0];
-        let free = MemoryEvent { action: Action::Free, total: 0, ..whole };
-        let rest = MemoryEvent { block: BlockId(2), size: 60, total: 60, synthetic: true, ..whole };
-        let mut usage = HostUsage::new();
+        let free = MemoryEvent { action: Action::Free, used: 0, ..whole };
+        let rest = MemoryEvent { block: BlockId(2), size: 60, used: 60, synthetic: true, ..whole };
+        let mut usage = Usage::new();
         for event in [whole, free, rest] {
             usage.feed(&event);
         }
@@ -354,7 +356,7 @@ mod tests {
     fn a_free_that_is_not_matched_changes_nothing() {
         let malloc = events(&[(1, false, 100, 7)])[0];
         let stray = MemoryEvent { action: Action::Free, block: BlockId(9), size: 0, matched: false, ..malloc };
-        let mut usage = HostUsage::new();
+        let mut usage = Usage::new();
         usage.feed(&malloc);
         let before = usage.top_alive(1);
         usage.feed(&stray);

@@ -9,6 +9,7 @@ pub mod args;
 pub mod brand;
 mod call_site;
 pub mod commands;
+pub mod device_usage;
 pub mod documents;
 pub mod environment;
 pub mod launch;

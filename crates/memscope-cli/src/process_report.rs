@@ -1,13 +1,17 @@
 //! What one recorded process came to, ready to be printed.
 use crate::call_site::CallSites;
-use memscope_analysis::{HostUsage, PoolTally, StackUsage};
-use memscope_model::{Outcome, Process, ProcessInfo, ProcessState, StackId};
+use memscope_analysis::{PoolTally, StackUsage, Usage};
+use memscope_model::{Device, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId};
 use memscope_symbols::Symbolizer;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// How many call sites a list names.
+/// How many call sites a list names; of a process with many pools, how many of each.
 const SITES: usize = 5;
+const SITES_OF_MANY_POOLS: usize = 3;
+const MANY_POOLS: usize = 3;
+/// How many refused allocations are told.
+const REFUSALS: usize = 3;
 
 #[derive(Debug)]
 pub(crate) struct ProcessReport {
@@ -19,21 +23,53 @@ pub(crate) struct ProcessReport {
     pub(crate) notes: Vec<String>,
     pub(crate) outcome: Outcome,
     pub(crate) pools: Vec<PoolReport>,
+    /// The first allocations the driver refused.
+    pub(crate) refusals: Vec<Refusal>,
     pub(crate) files: Vec<PathBuf>,
 }
 
 /// One pool of one device.
 #[derive(Debug)]
 pub(crate) struct PoolReport {
-    pub(crate) device: String,
-    pub(crate) pool: &'static str,
+    pub(crate) device: Device,
+    pub(crate) pool: Pool,
     pub(crate) peak_bytes: u64,
     /// Since the recording began.
     pub(crate) peak_after_ns: u64,
     pub(crate) live_bytes: u64,
     pub(crate) live_blocks: u64,
+    /// What the pool had reserved at last and at most.
+    pub(crate) reserved: Option<(u64, u64)>,
     pub(crate) at_peak: Vec<Site>,
     pub(crate) alive: Vec<Site>,
+}
+
+impl PoolReport {
+    /// `cpu HOST`, `npu 0 PTA`.
+    pub(crate) fn label(&self) -> String {
+        format!("{} {}", device_label(self.device), self.pool.name())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) device: Device,
+    pub(crate) bytes: u64,
+    pub(crate) function: &'static str,
+    /// Since the recording began.
+    pub(crate) after_ns: u64,
+    /// What the driver had given to the process on that device.
+    pub(crate) driver_bytes: u64,
+    /// `None` if no stacks were recorded.
+    pub(crate) place: Option<String>,
+}
+
+pub(crate) fn device_label(device: Device) -> String {
+    match device {
+        Device::Npu(number) => format!("npu {number}"),
+        Device::Cpu => "cpu".to_owned(),
+        Device::Unknown => "unknown device".to_owned(),
+    }
 }
 
 #[derive(Debug)]
@@ -79,14 +115,25 @@ impl ProcessReport {
         process: &Process,
         directory: &Path,
         outcome: Outcome,
-        usage: &HostUsage,
+        usage: &Usage,
         symbolizer: &mut Symbolizer,
     ) -> ProcessReport {
         let info = process.info();
         let depth = |key| process.config(key).and_then(|depth| depth.parse::<u32>().ok()).unwrap_or(0);
         let stacks_recorded = depth("c") > 0 || depth("py") > 0;
         let mut sites = CallSites { stacks: process.stacks(), symbolizer };
-        let pools = usage.pools().map(|tally| pool_report(tally, info, stacks_recorded, &mut sites)).collect();
+        let shown = if usage.pools().len() > MANY_POOLS { SITES_OF_MANY_POOLS } else { SITES };
+        let mut pools: Vec<PoolReport> = usage
+            .pools()
+            .map(|tally| {
+                let booked =
+                    outcome.pools.iter().find(|usage| usage.device == tally.device && usage.pool == tally.pool);
+                pool_report(tally, booked, info, stacks_recorded.then_some(shown), &mut sites)
+            })
+            .collect();
+        pools.sort_by_key(|pool| (pool.device, pool.pool));
+        let refused = outcome.out_of_memory.iter().take(REFUSALS);
+        let refusals = refused.map(|refused| refusal(refused, info, stacks_recorded, &mut sites)).collect();
         ProcessReport {
             directory: directory.to_owned(),
             pid: info.pid,
@@ -96,6 +143,7 @@ impl ProcessReport {
             notes: notes(info, depth("py") > 0),
             outcome,
             pools,
+            refusals,
             files: Vec::new(),
         }
     }
@@ -105,27 +153,47 @@ impl ProcessReport {
     }
 }
 
-fn pool_report(tally: &PoolTally, info: &ProcessInfo, stacks_recorded: bool, sites: &mut CallSites<'_>) -> PoolReport {
+/// `sites_shown` is `None` if no stacks were recorded.
+fn pool_report(
+    tally: &PoolTally,
+    booked: Option<&PoolUsage>,
+    info: &ProcessInfo,
+    sites_shown: Option<usize>,
+    sites: &mut CallSites<'_>,
+) -> PoolReport {
     // Without stacks everything is one nameless site: no list says as much.
-    let mut list = |usages: Vec<StackUsage>| {
-        if stacks_recorded { by_place(usages, sites) } else { Vec::new() }
+    let mut list = |usages: Vec<StackUsage>| match sites_shown {
+        Some(shown) => by_place(usages, shown, sites),
+        None => Vec::new(),
     };
     let (at_peak, alive) = (list(tally.top_at_peak(usize::MAX)), list(tally.top_alive(usize::MAX)));
     PoolReport {
-        device: tally.device.to_string(),
-        pool: tally.pool.event_type(),
+        device: tally.device,
+        pool: tally.pool,
         peak_bytes: tally.peak_bytes,
         peak_after_ns: tally.peak_time_ns.saturating_sub(info.start_realtime_ns),
         live_bytes: tally.live_bytes,
         live_blocks: tally.live_blocks,
+        reserved: booked.and_then(|usage| usage.reserved_bytes.zip(usage.peak_reserved_bytes)),
         at_peak,
         alive,
     }
 }
 
+fn refusal(refused: &OutOfMemory, info: &ProcessInfo, stacks_recorded: bool, sites: &mut CallSites<'_>) -> Refusal {
+    Refusal {
+        device: refused.device,
+        bytes: refused.size,
+        function: refused.call.name(),
+        after_ns: refused.time_ns.saturating_sub(info.start_realtime_ns),
+        driver_bytes: refused.driver_bytes,
+        place: stacks_recorded.then(|| sites.name(refused.stack)),
+    }
+}
+
 /// The largest sites. Stacks that differ only in frames a line does not show are one site, so more stacks than sites are
 /// named; the small rest is not, because names are expensive.
-fn by_place(usages: Vec<StackUsage>, sites: &mut CallSites<'_>) -> Vec<Site> {
+fn by_place(usages: Vec<StackUsage>, shown: usize, sites: &mut CallSites<'_>) -> Vec<Site> {
     const NAMED_STACKS: usize = 200;
     let mut places: Vec<Site> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
@@ -142,7 +210,7 @@ fn by_place(usages: Vec<StackUsage>, sites: &mut CallSites<'_>) -> Vec<Site> {
         places[at].blocks += usage.blocks;
     }
     places.sort_by_key(|site| std::cmp::Reverse(site.bytes));
-    places.truncate(SITES);
+    places.truncate(shown);
     places
 }
 

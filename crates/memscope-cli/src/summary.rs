@@ -1,6 +1,7 @@
 //! The summary after a run or an export, and `info`: lines of text about recorded processes.
-use crate::process_report::{Life, PoolReport, ProcessReport, Site};
+use crate::process_report::{Life, PoolReport, ProcessReport, Refusal, Site, device_label};
 use crate::quantity::{bytes, count, counted};
+use memscope_model::Pool;
 use std::path::Path;
 
 /// More processes than this are only counted; `info` lists all.
@@ -57,26 +58,48 @@ fn process_lines(report: &ProcessReport) -> Vec<String> {
     let events = counted(report.outcome.events, "event", "events");
     let mut lines =
         vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.life.describe())];
-    lines.extend(report.pools.iter().map(|pool| {
-        format!(
-            "    {} {}: peak {} after {:.3} s, {} at the end {} in {}",
-            pool.device,
-            pool.pool,
-            bytes(pool.peak_bytes),
-            pool.peak_after_ns as f64 / 1e9,
-            if report.life == Life::Running { "in use" } else { "alive" },
-            bytes(pool.live_bytes),
-            counted(pool.live_blocks, "block", "blocks"),
-        )
-    }));
+    lines.extend(report.pools.iter().map(|pool| format!("    {}", pool_line(pool, report.life))));
+    lines.extend(report.refusals.iter().map(|refusal| format!("    {}", refusal_line(refusal))));
+    let more = report.outcome.refusals.saturating_sub(report.refusals.len() as u64);
+    if more > 0 {
+        lines.push(format!("    and {} for want of memory", counted(more, "more refusal", "more refusals")));
+    }
     lines.extend(shortcomings(report).into_iter().map(|line| format!("    {line}")));
     lines
+}
+
+fn pool_line(pool: &PoolReport, life: Life) -> String {
+    let reserved = pool
+        .reserved
+        .map_or(String::new(), |(last, most)| format!(", reserved {} (at most {})", bytes(last), bytes(most)));
+    format!(
+        "{}: peak {} after {:.3} s, {} at the end {} in {}{reserved}",
+        pool.label(),
+        bytes(pool.peak_bytes),
+        pool.peak_after_ns as f64 / 1e9,
+        if life == Life::Running { "in use" } else { "alive" },
+        bytes(pool.live_bytes),
+        counted(pool.live_blocks, "block", "blocks"),
+    )
+}
+
+fn refusal_line(refusal: &Refusal) -> String {
+    let place = refusal.place.as_ref().map_or(String::new(), |place| format!(": {place}"));
+    format!(
+        "OUT OF MEMORY: {} refused {} after {:.3} s ({}, {} of the driver in use by this process){place}",
+        device_label(refusal.device),
+        bytes(refusal.bytes),
+        refusal.after_ns as f64 / 1e9,
+        refusal.function,
+        bytes(refusal.driver_bytes),
+    )
 }
 
 /// What the recording does not hold.
 fn shortcomings(report: &ProcessReport) -> Vec<String> {
     let outcome = &report.outcome;
     let mut lines = report.notes.clone();
+    lines.extend_from_slice(&outcome.problems);
     if outcome.lost_events > 0 {
         let why = outcome.stop_reason.as_deref().unwrap_or("they came from signal handlers, or no window could be had");
         lines.push(format!("{} not recorded: {why}", counted(outcome.lost_events, "event was", "events were")));
@@ -101,25 +124,25 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
 }
 
 fn site_lines(report: &ProcessReport) -> Vec<String> {
+    if !report.stacks_recorded {
+        let line = "no call stacks were recorded; --call-stack=c,python shows where memory comes from";
+        return if report.peak_bytes() > 0 { vec![line.to_owned()] } else { Vec::new() };
+    }
     let mut lines = Vec::new();
     for pool in &report.pools {
-        if !report.stacks_recorded {
-            if pool.peak_bytes > 0 {
-                lines.push(
-                    "no call stacks were recorded; --call-stack=c,python shows where memory comes from".to_owned(),
-                );
-            }
-            continue;
-        }
-        let of =
-            |what: &str, pool: &PoolReport| format!("{what} of process {}, {} {}:", report.pid, pool.device, pool.pool);
-        lines.push(of("at the peak", pool));
+        let of = |what: &str| format!("{what} of process {}, {}:", report.pid, pool.label());
+        lines.push(of("at the peak"));
         lines.extend(pool.at_peak.iter().map(|site| site_line(site, pool.peak_bytes)));
         if pool.live_blocks == 0 {
             continue;
         }
-        let what = if report.life == Life::Running { "in use at the end" } else { "never freed" };
-        lines.push(of(what, pool));
+        // A framework gives its pool back as a whole, blocks and all: what is alive in it was not forgotten.
+        let what = match (report.life, pool.pool) {
+            (Life::Running, _) => "in use at the end",
+            (_, Pool::Host) => "never freed",
+            _ => "alive at the end",
+        };
+        lines.push(of(what));
         lines.extend(pool.alive.iter().map(|site| site_line(site, pool.live_bytes)));
     }
     lines

@@ -143,12 +143,13 @@ fn a_missing_library_is_named() {
 fn the_exit_status_and_the_streams_are_the_programs() {
     let place = Place::new();
     for code in [0, 1, 2, 42, 255] {
-        let output = place.run(["sh", "-c", &format!("printf out; printf err >&2; exit {code}")]);
+        let script = format!("printf out; printf err >&2; exit {code}");
+        let output = place.run(["--quiet", "sh", "-c", &script]);
         assert_eq!(output.status.code(), Some(code));
         assert_eq!(output.stdout, b"out");
         assert_eq!(output.stderr, b"err");
     }
-    let output = place.run(["--", "cat", "/dev/null"]);
+    let output = place.run(["--quiet", "--", "cat", "/dev/null"]);
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
 }
 
@@ -185,11 +186,11 @@ fn an_interrupt_is_the_programs_to_handle() {
     // terminal does.
     for (signal, code) in [("INT", 5), ("QUIT", 6)] {
         let script = format!("trap 'exit {code}' {signal}; kill -{signal} 0; exit 99");
-        let output = place.command(["sh", "-c", &script]).process_group(0).output().unwrap();
+        let output = place.command(["--quiet", "sh", "-c", &script]).process_group(0).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{signal}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let output = place.command(["sh", "-c", "kill -INT 0; exit 99"]).process_group(0).output().unwrap();
+    let output = place.command(["--quiet", "sh", "-c", "kill -INT 0; exit 99"]).process_group(0).output().unwrap();
     assert_eq!(output.status.signal(), Some(2));
     assert!(output.stderr.is_empty(), "the interrupt that ended the program was taken for ours");
 }

@@ -95,6 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             progress: &mut |_| {},
             cancel: None,
             symbolizer: &mut Symbolizer::new(),
+            usage: None,
         };
         let exported = export_process(&mut process, &directory, options, &mut |_| {})?;
         let size = std::fs::metadata(&exported.files[0])?.len();

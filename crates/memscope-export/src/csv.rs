@@ -1,6 +1,6 @@
 //! The csv form of a dump: RFC 4180 with `\n` line ends.
 use crate::digits::{address, push_decimal};
-use crate::rows::{COLUMNS, NOT_APPLICABLE, Row, Value};
+use crate::rows::{COLUMNS, Event, NOT_APPLICABLE, Row, Value};
 use std::io::{self, Write};
 
 /// Rows are gathered until this many bytes are worth a system call.
@@ -46,7 +46,11 @@ fn push_row(out: &mut Vec<u8>, row: &Row<'_>) {
     out.push(b',');
     out.extend_from_slice(row.event_type.text().as_bytes());
     out.push(b',');
-    push_plain(out, row.name.unwrap_or(NOT_APPLICABLE));
+    match row.name {
+        // Readers of these files know the texts of marks in quotes.
+        Some(text) if row.event == Event::Mstx => push_quoted(out, text),
+        name => push_plain(out, name.unwrap_or(NOT_APPLICABLE)),
+    }
     out.push(b',');
     push_decimal(out, row.timestamp_ns);
     out.push(b',');
@@ -92,21 +96,23 @@ fn push_attributes(out: &mut Vec<u8>, row: &Row<'_>) {
 /// A stack cell is quoted even if one frame without a comma would not need it: readers of these files know it so.
 fn push_stack(out: &mut Vec<u8>, stack: &str) {
     if !stack.is_empty() {
-        out.push(b'"');
-        push_escaped(out, stack);
-        out.push(b'"');
+        push_quoted(out, stack);
     }
 }
 
 /// A cell that is quoted only where it must be.
 fn push_plain(out: &mut Vec<u8>, text: &str) {
     if text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
-        out.push(b'"');
-        push_escaped(out, text);
-        out.push(b'"');
+        push_quoted(out, text);
     } else {
         out.extend_from_slice(text.as_bytes());
     }
+}
+
+fn push_quoted(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    push_escaped(out, text);
+    out.push(b'"');
 }
 
 /// The inside of a quoted cell: quotes are doubled.
@@ -122,7 +128,7 @@ fn push_escaped(out: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{Attribute, DeviceId, Event, EventType, key};
+    use crate::rows::{Attribute, DeviceId, EventType, key};
     use memscope_model::Pool;
     use proptest::prelude::*;
 

@@ -2,10 +2,11 @@
 use crate::config_json::RunConfig;
 use crate::destination::{Brand, CONFIG_MODE, Format, PartialFile, create_directories, file_time};
 use crate::error::ExportError;
+use crate::event_rows::{write_memory, write_note};
 use crate::router::Router;
-use crate::rows::{Attribute, DeviceId, Event, EventType, Row, Value, key};
+use crate::rows::{DeviceId, Event, EventType, Row};
 use crate::stack_text::StackTexts;
-use memscope_model::{Action, Device, MemoryEvent, Origin, Outcome, Process, Stacks};
+use memscope_model::{Action, Device, MemoryEvent, Outcome, Pool, Process, Selection, TraceEvent};
 use memscope_symbols::Symbolizer;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const CONFIG_FILE: &str = "config.json";
 
-/// Which events become rows; the bits of the recorder's `dump` setting.
+/// Which memory events become rows; the bits of the recorder's `dump` setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DumpEvents(u8);
 
@@ -31,7 +32,25 @@ impl DumpEvents {
     pub const fn contains(self, other: DumpEvents) -> bool {
         self.0 & other.0 == other.0
     }
+
+    fn wants(self, event: &MemoryEvent) -> bool {
+        let kind = match event.action {
+            Action::Malloc => DumpEvents::ALLOC,
+            Action::Free => DumpEvents::FREE,
+        };
+        event.selection != Selection::NotChosen && self.contains(kind)
+    }
 }
+
+/// Memory usage of a device and of the process on it, as sampled from outside; `None` where no sample says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SampledUsage {
+    pub process_used: Option<u64>,
+    pub device_used: Option<u64>,
+}
+
+/// What was sampled of an NPU, by its number, at a time in nanoseconds since the epoch.
+pub type UsageLookup<'a> = dyn Fn(u32, u64) -> SampledUsage + 'a;
 
 /// How to export.
 pub struct ExportOptions<'a> {
@@ -44,6 +63,8 @@ pub struct ExportOptions<'a> {
     pub cancel: Option<&'a AtomicBool>,
     /// The caller's, so that it can name stacks afterwards without reading the symbols again.
     pub symbolizer: &'a mut Symbolizer,
+    /// Asked for each row of device memory.
+    pub usage: Option<&'a UsageLookup<'a>>,
 }
 
 /// What was written.
@@ -58,14 +79,14 @@ pub struct Exported {
 }
 
 /// Writes `device_<id>/dump/…` of each device with events, and `config.json`, into `directory`, replacing what an
-/// earlier export wrote. `observer` is given every event, dumped or not.
+/// earlier export wrote. `observer` is given every memory event of the devices asked for, dumped or not.
 pub fn export_process(
     process: &mut Process,
     directory: &Path,
     options: ExportOptions<'_>,
     observer: &mut dyn FnMut(&MemoryEvent),
 ) -> Result<Exported, ExportError> {
-    let ExportOptions { format, brand, dump_events, progress, cancel, symbolizer } = options;
+    let ExportOptions { format, brand, dump_events, progress, cancel, symbolizer, usage } = options;
     let (pid, start_ns) = (process.info().pid, process.info().start_realtime_ns);
     let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
     let cancelled = || cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
@@ -75,23 +96,31 @@ pub fn export_process(
     let mut clock = RowClock::default();
     let mut rows = 0u64;
     let mut failure = None;
-    let outcome = process.replay(
+    let mut seen = 0u64;
+    let outcome = process.trace(
         &mut |event, stacks| {
-            observer(event);
+            if let TraceEvent::Memory(event) = event {
+                observer(event);
+            }
             // A look at the flag is only worth it now and then.
-            if event.id.is_multiple_of(4096) && cancelled() {
+            if seen.is_multiple_of(4096) && cancelled() {
                 failure = Some(ExportError::Cancelled);
                 return ControlFlow::Break(());
             }
-            let wanted = match event.action {
-                Action::Malloc => DumpEvents::ALLOC,
-                Action::Free => DumpEvents::FREE,
+            seen += 1;
+            let written = match event {
+                TraceEvent::Memory(event) | TraceEvent::Alive(event) if dump_events.wants(event) => {
+                    rows += 1;
+                    let sampled = sampled_usage(event, usage);
+                    write_memory(&mut router, event, sampled, stacks, &mut texts, clock.next(event.time_ns), pid)
+                }
+                TraceEvent::Note(note) if note.chosen => {
+                    rows += 1;
+                    write_note(&mut router, note, stacks, &mut texts, clock.next(note.time_ns), pid)
+                }
+                _ => Ok(()),
             };
-            if !dump_events.contains(wanted) {
-                return ControlFlow::Continue(());
-            }
-            rows += 1;
-            match write_event(&mut router, event, stacks, &mut texts, clock.next(event.time_ns), pid) {
+            match written {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     failure = Some(error);
@@ -115,6 +144,14 @@ pub fn export_process(
     Ok(Exported { files, rows, outcome, problems })
 }
 
+fn sampled_usage(event: &MemoryEvent, lookup: Option<&UsageLookup<'_>>) -> SampledUsage {
+    match (event.device, lookup) {
+        // Of pinned memory the attribute would mean the host's.
+        (Device::Npu(device), Some(lookup)) if event.pool != Pool::Pinned => lookup(u32::from(device), event.time_ns),
+        _ => SampledUsage::default(),
+    }
+}
+
 /// Times of rows increase strictly: viewers sort by time alone, and a free must not change places with the next
 /// allocation of its address. Recorded times have no more than a nanosecond of room to lose by that.
 #[derive(Default)]
@@ -128,58 +165,6 @@ impl RowClock {
         const LATEST: u64 = i64::MAX as u64 - 1;
         self.last_ns = time_ns.max(self.last_ns + 1).min(LATEST);
         self.last_ns
-    }
-}
-
-fn write_event(
-    router: &mut Router<'_>,
-    event: &MemoryEvent,
-    stacks: &Stacks,
-    texts: &mut StackTexts<'_>,
-    timestamp_ns: u64,
-    process: u32,
-) -> Result<(), ExportError> {
-    const MOST_ATTRIBUTES: usize = 6;
-    const NOTHING: Attribute<'static> = Attribute { key: "", value: Value::Integer(0) };
-    let mut attributes = [NOTHING; MOST_ATTRIBUTES];
-    attributes[0] = Attribute { key: key::ALLOCATION_ID, value: Value::Integer(event.block.0) };
-    attributes[1] = Attribute { key: key::ADDRESS, value: Value::Address(event.address) };
-    attributes[2] = Attribute { key: key::SIZE, value: Value::Integer(event.size) };
-    attributes[3] = Attribute { key: key::TOTAL, value: Value::Integer(event.total) };
-    let mut count = 4;
-    if event.synthetic {
-        attributes[count] = Attribute { key: key::SHADOW, value: Value::Text("true") };
-        count += 1;
-    }
-    if event.origin == Origin::Mapping && event.action == Action::Malloc {
-        attributes[count] = Attribute { key: key::ALLOC_TYPE, value: Value::Text("mmap") };
-        count += 1;
-    }
-    let (python_stack, c_stack) = texts.cells(event.stack, stacks);
-    router.write(&Row {
-        id: event.id,
-        event: match event.action {
-            Action::Malloc => Event::Malloc,
-            Action::Free => Event::Free,
-        },
-        event_type: EventType::of(event.pool),
-        name: None,
-        timestamp_ns,
-        process,
-        thread: event.thread,
-        device: device_id(event.device),
-        pointer: Some(event.address),
-        attributes: &attributes[..count],
-        python_stack,
-        c_stack,
-    })
-}
-
-fn device_id(device: Device) -> DeviceId {
-    match device {
-        Device::Cpu => DeviceId::Cpu,
-        Device::Npu(number) => DeviceId::Npu(u32::from(number)),
-        Device::Unknown => DeviceId::Unknown,
     }
 }
 

@@ -15,7 +15,9 @@ pub mod csv;
 mod destination;
 mod digits;
 mod error;
+mod event_rows;
 mod export;
+mod owners;
 mod pairing;
 mod router;
 pub mod rows;
@@ -24,4 +26,4 @@ mod stack_text;
 
 pub use destination::{Brand, Format, dump_path, file_time};
 pub use error::ExportError;
-pub use export::{CONFIG_FILE, DumpEvents, ExportOptions, Exported, export_process};
+pub use export::{CONFIG_FILE, DumpEvents, ExportOptions, Exported, SampledUsage, UsageLookup, export_process};

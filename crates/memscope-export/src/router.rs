@@ -18,7 +18,7 @@ pub(crate) struct Router<'p> {
     format: Format,
     time: String,
     files: BTreeMap<DeviceId, DumpFile>,
-    /// Rows of no device in particular; they go to the end of every file.
+    /// Rows of no device in particular so far: a file opened later begins with them. They are few.
     undirected: Vec<OwnedRow>,
 }
 
@@ -41,25 +41,23 @@ impl<'p> Router<'p> {
     pub(crate) fn write(&mut self, row: &Row<'_>) -> Result<(), ExportError> {
         if row.device == DeviceId::Unknown {
             self.undirected.push(OwnedRow::of(row));
-            return Ok(());
+            return self.files.values_mut().try_for_each(|file| file.write(row));
         }
         if let Some(file) = self.files.get_mut(&row.device) {
             return file.write(row);
         }
         let path = dump_path(self.process_directory, row.device, self.brand, &self.time, self.format);
         let mut file = DumpFile::create(&path, self.brand, self.format)?;
+        for earlier in &self.undirected {
+            earlier.with(|row| file.write(row))?;
+        }
         file.write(row)?;
         self.files.insert(row.device, file);
         Ok(())
     }
 
     /// Completes all files and gives them their names. `start` is the row that says when recording began.
-    pub(crate) fn finish(mut self, start: &Row<'_>, problems: &mut Vec<String>) -> Result<Vec<PathBuf>, ExportError> {
-        for row in &self.undirected {
-            for file in self.files.values_mut() {
-                row.with(|row| file.write(row))?;
-            }
-        }
+    pub(crate) fn finish(self, start: &Row<'_>, problems: &mut Vec<String>) -> Result<Vec<PathBuf>, ExportError> {
         if self.files.is_empty() && !self.undirected.is_empty() {
             problems.push(format!("{} events belong to no device and were not written", self.undirected.len()));
         }
@@ -119,7 +117,7 @@ impl DumpFile {
 
 /// What a viewer will not show of a database, and why.
 fn note_for_viewers(path: &Path, brand: Brand, written: &Written, size: u64, problems: &mut Vec<String>) {
-    let Written { paired_rows, unpaired } = written;
+    let Written { device_rows, unpaired } = written;
     if unpaired.total() > 0 {
         problems.push(format!(
             "{}: {} rows are in table {} because MindStudio Insight cannot pair them: {unpaired}",
@@ -128,7 +126,7 @@ fn note_for_viewers(path: &Path, brand: Brand, written: &Written, size: u64, pro
             brand.unpaired_table(),
         ));
     }
-    if *paired_rows == 0 {
+    if *device_rows == 0 {
         problems.push(format!("{}: MindStudio Insight will refuse it, it has no block to show", path.display()));
     }
     if size > VIEWER_FILE_LIMIT {
@@ -251,13 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn each_device_has_its_file_and_a_row_of_no_device_is_in_all() {
+    fn each_device_has_its_file_and_a_row_of_no_device_is_in_all_at_its_time() {
         let root = tempfile::tempdir().unwrap();
         let mut router = Router::new(root.path(), Brand::MsMemScope, Format::Csv, "1".to_owned());
         router.write(&start()).unwrap();
         for device in [DeviceId::Npu(3), DeviceId::Cpu] {
             router.write(&malloc(device)).unwrap();
         }
+        router.write(&start()).unwrap();
         let mut problems = Vec::new();
         let files = router.finish(&start(), &mut problems).unwrap();
         let expected = ["device_cpu/dump/memscope_dump_1.csv", "device_3/dump/memscope_dump_1.csv"];
@@ -268,7 +267,7 @@ mod tests {
             let own =
                 format!("0,MALLOC,HOST,N/A,100,7,8,{device},0x0000000000000010,\"{{allocation_id:1,size:64}}\",,");
             let shared = "0,SYSTEM,START_TRACE,\"x,y\",50,7,8,N/A,N/A,\"{free:3,owner:a\"\"b}\",,\"main\"";
-            assert_eq!(lines, [own.as_str(), shared]);
+            assert_eq!(lines, [shared, own.as_str(), shared]);
         }
         assert_eq!(problems, Vec::<String>::new());
     }

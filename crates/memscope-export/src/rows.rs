@@ -26,6 +26,8 @@ pub enum Event {
     Malloc,
     Free,
     System,
+    Mstx,
+    OomDetail,
 }
 
 impl Event {
@@ -34,6 +36,8 @@ impl Event {
             Event::Malloc => "MALLOC",
             Event::Free => "FREE",
             Event::System => "SYSTEM",
+            Event::Mstx => "MSTX",
+            Event::OomDetail => "OOM_DETAIL",
         }
     }
 }
@@ -43,7 +47,15 @@ impl Event {
 pub struct EventType(&'static str);
 
 impl EventType {
+    pub const ACL_INIT: EventType = EventType("ACL_INIT");
+    pub const ACL_FINI: EventType = EventType("ACL_FINI");
     pub const START_TRACE: EventType = EventType("START_TRACE");
+    pub const STOP_TRACE: EventType = EventType("STOP_TRACE");
+    pub const STEP: EventType = EventType("STEP");
+    pub const MARK: EventType = EventType("Mark");
+    pub const RANGE_START: EventType = EventType("Range_start");
+    pub const RANGE_END: EventType = EventType("Range_end");
+    pub const OOM_TRIGGER: EventType = EventType("OOM_TRIGGER");
 
     pub fn of(pool: Pool) -> EventType {
         EventType(pool.event_type())
@@ -95,9 +107,19 @@ pub mod key {
     pub const ALLOCATION_ID: &str = "allocation_id";
     pub const ADDRESS: &str = "addr";
     pub const SIZE: &str = "size";
+    pub const PINNED: &str = "pinned";
+    pub const USED: &str = "used";
+    /// Of host memory the live bytes, of a pool what it has reserved.
     pub const TOTAL: &str = "total";
-    pub const ALLOC_TYPE: &str = "alloc_type";
+    pub const PROCESS_USED: &str = "process_used";
+    pub const DEVICE_USED: &str = "device_used";
     pub const SHADOW: &str = "shadow";
+    pub const OWNER: &str = "owner";
+    pub const PAGE_TYPE: &str = "page_type";
+    pub const ALLOC_TYPE: &str = "alloc_type";
+    pub const FUNCTION: &str = "func";
+    pub const REQUESTED_SIZE: &str = "req_size";
+    pub const FLAG: &str = "flag";
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,11 +25,13 @@ pub struct DbWriter {
     text: Vec<u8>,
     pairing: Pairing,
     paired_rows: u64,
+    device_rows: u64,
 }
 
 /// What a database came to.
 pub(crate) struct Written {
-    pub(crate) paired_rows: u64,
+    /// Rows of a device in the table that viewers read.
+    pub(crate) device_rows: u64,
     pub(crate) unpaired: UnpairedCounts,
 }
 
@@ -72,12 +74,14 @@ impl DbWriter {
             text: Vec::new(),
             pairing: Pairing::default(),
             paired_rows: 0,
+            device_rows: 0,
         })
     }
 
     pub fn write(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
         let paired = self.pairing.admit(row).is_ok();
         self.paired_rows += u64::from(paired);
+        self.device_rows += u64::from(paired && row.device != DeviceId::Unknown);
         let name = row.name.map(|name| self.keep(name.as_bytes()));
         let start = self.text.len();
         push_json(&mut self.text, row);
@@ -108,7 +112,7 @@ impl DbWriter {
     pub(crate) fn finish(mut self) -> rusqlite::Result<Written> {
         self.insert_batch()?;
         self.connection.close().map_err(|(_, error)| error)?;
-        Ok(Written { paired_rows: self.paired_rows, unpaired: self.pairing.counts })
+        Ok(Written { device_rows: self.device_rows, unpaired: self.pairing.counts })
     }
 
     /// As if the disk had no room for more.

@@ -1,5 +1,6 @@
 //! Which blocks are alive, and what that sums up to.
-use crate::{Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, StackId};
+use crate::device_books::DeviceBooks;
+use crate::{Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, StackId};
 use memscope_format::decode::EventKind;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -32,7 +33,18 @@ pub(crate) struct Books {
     /// Mappings by start; they never overlap.
     mappings: BTreeMap<u64, Live>,
     host: PoolUsage,
-    blocks: u64,
+    host_events: bool,
+    pub(crate) devices: DeviceBooks,
+    pub(crate) counts: Counts,
+}
+
+/// Numbers that run through the books of all pools.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counts {
+    /// Events of all kinds so far: the id of the next.
+    pub(crate) ids: u64,
+    /// Blocks so far: the number of the newest.
+    pub(crate) blocks: u64,
     pub(crate) mallocs: u64,
     pub(crate) frees: u64,
     pub(crate) unmatched_frees: u64,
@@ -41,8 +53,24 @@ pub(crate) struct Books {
     pub(crate) implausible_events: u64,
 }
 
-/// More is alive than any consumer's signed integer can hold: no such program was ever recorded.
-const MOST_BYTES: u64 = i64::MAX as u64;
+impl Counts {
+    #[inline]
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids - 1
+    }
+
+    #[inline]
+    pub(crate) fn next_block(&mut self) -> BlockId {
+        self.blocks += 1;
+        BlockId(self.blocks)
+    }
+
+    pub(crate) fn implausible(&mut self) -> ControlFlow<()> {
+        self.implausible_events += 1;
+        ControlFlow::Continue(())
+    }
+}
 
 /// The kernel unmaps whole pages. Pages may be larger than this, but never smaller.
 const SMALLEST_PAGE: u64 = 4096;
@@ -52,33 +80,20 @@ impl Books {
         Books {
             heap: FxHashMap::default(),
             mappings: BTreeMap::new(),
-            host: PoolUsage {
-                device: Device::Cpu,
-                pool: Pool::Host,
-                live_bytes: 0,
-                live_blocks: 0,
-                peak_bytes: 0,
-                peak_time_ns: 0,
-                allocated_bytes: 0,
-                freed_bytes: 0,
-            },
-            blocks: 0,
-            mallocs: 0,
-            frees: 0,
-            unmatched_frees: 0,
-            replaced_blocks: 0,
-            unknown_unmaps: 0,
-            implausible_events: 0,
+            host: PoolUsage::new(Device::Cpu, Pool::Host),
+            host_events: false,
+            devices: DeviceBooks::default(),
+            counts: Counts::default(),
         }
     }
 
-    /// Books one recorded event and gives the memory events it means to `emit`.
+    /// Books one recorded event of host memory and gives the memory events it means to `emit`.
     #[inline]
     pub(crate) fn enter(
         &mut self,
         now: Moment,
         kind: EventKind,
-        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         match kind {
             EventKind::HostAlloc { address, size } => self.alloc(now, address, size, emit),
@@ -87,11 +102,11 @@ impl Books {
             EventKind::HostUnmap { address, size } => match page_range(address, size) {
                 Some((start, end)) => {
                     if self.unmap(now, start, end, false, emit)? == 0 {
-                        self.unknown_unmaps += 1;
+                        self.counts.unknown_unmaps += 1;
                     }
                     ControlFlow::Continue(())
                 }
-                None => self.implausible(),
+                None => self.counts.implausible(),
             },
             EventKind::HostRemap { old, old_size, new, new_size } => {
                 self.remap(now, (old, old_size), (new, new_size), emit)
@@ -100,17 +115,18 @@ impl Books {
         }
     }
 
-    pub(crate) fn events(&self) -> u64 {
-        self.mallocs + self.frees
-    }
-
-    /// The pools that had an event.
+    /// The pools that had an event, by device and pool.
     pub(crate) fn pools(&self) -> Vec<PoolUsage> {
-        if self.events() == 0 { Vec::new() } else { vec![self.host] }
+        let mut pools = self.devices.pools().to_vec();
+        if self.host_events {
+            pools.push(self.host);
+        }
+        pools.sort_unstable_by_key(|usage| (usage.device, usage.pool));
+        pools
     }
 
-    /// All blocks that are alive, in the order in which they appeared.
-    pub(crate) fn into_live(self) -> Vec<LiveBlock> {
+    /// The blocks that are alive and newer than `told`, in the order in which they appeared.
+    pub(crate) fn live_after(&self, told: BlockId) -> Vec<LiveBlock> {
         let block = |origin: Origin, address: u64, live: Live| LiveBlock {
             block: live.block,
             device: Device::Cpu,
@@ -122,11 +138,40 @@ impl Books {
             thread: live.thread,
             stack: live.stack,
         };
-        let heap = self.heap.into_iter().map(|(address, live)| block(Origin::Heap, address, live));
-        let mappings = self.mappings.into_iter().map(|(address, live)| block(Origin::Mapping, address, live));
-        let mut blocks: Vec<LiveBlock> = heap.chain(mappings).collect();
+        let heap = self.heap.iter().map(|(address, live)| block(Origin::Heap, *address, *live));
+        let mappings = self.mappings.iter().map(|(address, live)| block(Origin::Mapping, *address, *live));
+        let host = heap.chain(mappings);
+        let mut blocks: Vec<LiveBlock> = host.chain(self.devices.live()).filter(|block| block.block > told).collect();
         blocks.sort_unstable_by_key(|block| block.block);
         blocks
+    }
+
+    /// A live block as if it were allocated now.
+    pub(crate) fn told_again(&mut self, time_ns: u64, alive: &LiveBlock) -> MemoryEvent {
+        let usage = match alive.pool {
+            Pool::Host => Some(&self.host),
+            pool => self.devices.pool(alive.device, pool),
+        };
+        let (used, reserved) = usage.map_or((0, None), |usage| (usage.live_bytes, usage.reserved_bytes));
+        MemoryEvent {
+            id: self.counts.next_id(),
+            time_ns,
+            thread: alive.thread,
+            device: alive.device,
+            pool: alive.pool,
+            action: Action::Malloc,
+            origin: alive.origin,
+            address: alive.address,
+            size: alive.size,
+            block: alive.block,
+            stack: alive.stack,
+            allocation_stack: alive.stack,
+            used,
+            reserved,
+            matched: true,
+            synthetic: true,
+            selection: Selection::Chosen,
+        }
     }
 
     fn alloc(
@@ -134,14 +179,14 @@ impl Books {
         now: Moment,
         address: u64,
         size: u64,
-        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        if !self.fits(size) {
-            return self.implausible();
+        if !self.host.fits(size) {
+            return self.counts.implausible();
         }
         let live = self.begin(now, size);
         if let Some(old) = self.heap.insert(address, live) {
-            self.replaced_blocks += 1;
+            self.counts.replaced_blocks += 1;
             // Nobody saw the call that freed it.
             let unseen = Moment { stack: StackId::NONE, ..now };
             if self.emit_free(unseen, Origin::Heap, address, old, true, emit).is_break() {
@@ -156,7 +201,7 @@ impl Books {
         &mut self,
         now: Moment,
         address: u64,
-        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         match self.heap.remove(&address) {
             Some(live) => self.emit_free(now, Origin::Heap, address, live, false, emit),
@@ -169,10 +214,10 @@ impl Books {
         now: Moment,
         address: u64,
         size: u64,
-        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Some((start, end)) = page_range(address, size).filter(|_| self.fits(size)) else {
-            return self.implausible();
+        let Some((start, end)) = page_range(address, size).filter(|_| self.host.fits(size)) else {
+            return self.counts.implausible();
         };
         self.unmap(now, start, end, true, emit)?;
         let live = self.begin(now, size);
@@ -186,11 +231,11 @@ impl Books {
         now: Moment,
         (old, old_size): (u64, u64),
         (new, new_size): (u64, u64),
-        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Some((start, end)) = page_range(old, old_size) else { return self.implausible() };
+        let Some((start, end)) = page_range(old, old_size) else { return self.counts.implausible() };
         if self.unmap(now, start, end, false, emit)? == 0 {
-            self.unknown_unmaps += 1;
+            self.counts.unknown_unmaps += 1;
             return ControlFlow::Continue(());
         }
         self.map(now, new, new_size, emit)
@@ -203,7 +248,7 @@ impl Books {
         start: u64,
         end: u64,
         synthetic: bool,
-        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<(), usize> {
         let mut ended = 0;
         // Pieces lie outside the range, so that each round finds a mapping not yet looked at.
@@ -215,8 +260,7 @@ impl Books {
             let mapping_end = address + live.size;
             for (piece_start, piece_end) in [(address, start), (end, mapping_end)] {
                 if piece_start < piece_end {
-                    self.blocks += 1;
-                    let piece = Live { block: BlockId(self.blocks), size: piece_end - piece_start, ..live };
+                    let piece = Live { block: self.counts.next_block(), size: piece_end - piece_start, ..live };
                     self.mappings.insert(piece_start, piece);
                     let origin = Moment { time_ns: now.time_ns, thread: live.thread, stack: live.stack };
                     self.emit_malloc(origin, Origin::Mapping, piece_start, piece, true, emit)?;
@@ -233,19 +277,10 @@ impl Books {
     }
 
     fn begin(&mut self, now: Moment, size: u64) -> Live {
-        self.blocks += 1;
-        Live { block: BlockId(self.blocks), size, time_ns: now.time_ns, thread: now.thread, stack: now.stack }
+        Live { block: self.counts.next_block(), size, time_ns: now.time_ns, thread: now.thread, stack: now.stack }
     }
 
-    fn fits(&self, size: u64) -> bool {
-        self.host.live_bytes.checked_add(size).is_some_and(|total| total <= MOST_BYTES)
-    }
-
-    fn implausible(&mut self) -> ControlFlow<()> {
-        self.implausible_events += 1;
-        ControlFlow::Continue(())
-    }
-
+    #[inline(always)]
     fn emit_malloc(
         &mut self,
         now: Moment,
@@ -253,10 +288,13 @@ impl Books {
         address: u64,
         live: Live,
         synthetic: bool,
-        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let event = MemoryEvent {
-            id: self.events(),
+        self.host.add(live.size, now.time_ns);
+        self.host_events = true;
+        self.counts.mallocs += 1;
+        emit(&mut MemoryEvent {
+            id: self.counts.next_id(),
             time_ns: now.time_ns,
             thread: now.thread,
             device: Device::Cpu,
@@ -268,22 +306,15 @@ impl Books {
             block: live.block,
             stack: live.stack,
             allocation_stack: live.stack,
-            total: self.host.live_bytes + live.size,
+            used: self.host.live_bytes,
+            reserved: None,
             matched: true,
             synthetic,
-        };
-        self.mallocs += 1;
-        let host = &mut self.host;
-        host.live_bytes = event.total;
-        host.live_blocks += 1;
-        host.allocated_bytes = host.allocated_bytes.wrapping_add(live.size);
-        if host.live_bytes > host.peak_bytes {
-            host.peak_bytes = host.live_bytes;
-            host.peak_time_ns = now.time_ns;
-        }
-        emit(&event)
+            selection: Selection::Chosen,
+        })
     }
 
+    #[inline(always)]
     fn emit_free(
         &mut self,
         now: Moment,
@@ -291,10 +322,12 @@ impl Books {
         address: u64,
         live: Live,
         synthetic: bool,
-        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let event = MemoryEvent {
-            id: self.events(),
+        self.host.remove(live.size);
+        self.counts.frees += 1;
+        emit(&mut MemoryEvent {
+            id: self.counts.next_id(),
             time_ns: now.time_ns,
             thread: now.thread,
             device: Device::Cpu,
@@ -306,27 +339,25 @@ impl Books {
             block: live.block,
             stack: now.stack,
             allocation_stack: live.stack,
-            total: self.host.live_bytes - live.size,
+            used: self.host.live_bytes,
+            reserved: None,
             matched: true,
             synthetic,
-        };
-        self.frees += 1;
-        let host = &mut self.host;
-        host.live_bytes = event.total;
-        host.live_blocks -= 1;
-        host.freed_bytes = host.freed_bytes.wrapping_add(live.size);
-        emit(&event)
+            selection: Selection::Chosen,
+        })
     }
 
     fn emit_unmatched(
         &mut self,
         now: Moment,
         address: u64,
-        emit: &mut impl FnMut(&MemoryEvent) -> ControlFlow<()>,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        self.blocks += 1;
-        let event = MemoryEvent {
-            id: self.events(),
+        self.host_events = true;
+        self.counts.frees += 1;
+        self.counts.unmatched_frees += 1;
+        emit(&mut MemoryEvent {
+            id: self.counts.next_id(),
             time_ns: now.time_ns,
             thread: now.thread,
             device: Device::Cpu,
@@ -335,16 +366,15 @@ impl Books {
             origin: Origin::Heap,
             address,
             size: 0,
-            block: BlockId(self.blocks),
+            block: self.counts.next_block(),
             stack: now.stack,
             allocation_stack: StackId::NONE,
-            total: self.host.live_bytes,
+            used: self.host.live_bytes,
+            reserved: None,
             matched: false,
             synthetic: false,
-        };
-        self.frees += 1;
-        self.unmatched_frees += 1;
-        emit(&event)
+            selection: Selection::Chosen,
+        })
     }
 }
 

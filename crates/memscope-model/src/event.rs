@@ -1,12 +1,14 @@
 //! What happened to memory, and in which words.
 use crate::StackId;
+use memscope_format::record::Space;
 use std::fmt;
 
 /// Where the memory is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Device {
     Cpu,
-    Npu(u8),
+    /// The physical number.
+    Npu(u16),
     Unknown,
 }
 
@@ -26,13 +28,47 @@ impl fmt::Display for Device {
 pub enum Pool {
     /// The C library's heap and the mappings of the process.
     Host,
+    /// Host memory the driver allocated or registered for the device.
+    Pinned,
+    /// The driver's memory of a device.
+    Hal,
+    /// torch_npu's caching allocator.
+    PtaCaching,
+    /// torch_npu's workspace allocator.
+    PtaWorkspace,
+    Atb,
+    MindSpore,
 }
 
 impl Pool {
     /// The `Event Type` of the pool's allocations and frees.
     pub fn event_type(self) -> &'static str {
         match self {
-            Pool::Host => "HOST",
+            Pool::Host | Pool::Pinned => "HOST",
+            Pool::Hal => "HAL",
+            Pool::PtaCaching => "PTA",
+            Pool::PtaWorkspace => "PTA_WORKSPACE",
+            Pool::Atb => "ATB",
+            Pool::MindSpore => "MINDSPORE",
+        }
+    }
+
+    /// A name no other pool has.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pool::Pinned => "HOST pinned",
+            other => other.event_type(),
+        }
+    }
+
+    pub(crate) fn of(space: Space, device: Device) -> Pool {
+        match (space, device) {
+            (Space::Registered, _) | (Space::Driver | Space::DriverHandle, Device::Cpu) => Pool::Pinned,
+            (Space::Driver | Space::DriverHandle, _) => Pool::Hal,
+            (Space::PtaCaching, _) => Pool::PtaCaching,
+            (Space::PtaWorkspace, _) => Pool::PtaWorkspace,
+            (Space::Atb, _) => Pool::Atb,
+            (Space::MindSpore, _) => Pool::MindSpore,
         }
     }
 }
@@ -54,12 +90,68 @@ pub enum Origin {
     Heap,
     /// `mmap` and its kin.
     Mapping,
+    /// `halMemAlloc`.
+    Driver(DriverTraits),
+    /// `halMemCreate`; the address is the handle.
+    DriverHandle(DriverTraits),
+    /// `aclrtHostRegisterV2`.
+    Registered,
+    /// A region of a framework's pool.
+    Region,
+}
+
+impl Origin {
+    pub(crate) fn of(space: Space, attributes: u32) -> Origin {
+        match space {
+            Space::Driver => Origin::Driver(DriverTraits::of(attributes)),
+            Space::DriverHandle => Origin::DriverHandle(DriverTraits::of(attributes)),
+            Space::Registered => Origin::Registered,
+            Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore => Origin::Region,
+        }
+    }
+}
+
+/// What the driver was told about an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DriverTraits {
+    /// The number of the CANN module that asked.
+    pub module: u8,
+    pub page: PageSize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum PageSize {
+    Normal,
+    /// 2 MiB.
+    Huge,
+    /// 1 GiB.
+    Giant,
+}
+
+impl DriverTraits {
+    fn of(attributes: u32) -> DriverTraits {
+        let page = match attributes >> 8 & 3 {
+            1 => PageSize::Huge,
+            2 => PageSize::Giant,
+            _ => PageSize::Normal,
+        };
+        DriverTraits { module: attributes as u8, page }
+    }
+}
+
+/// How an event stands to what the user chose to see: steps, and the time between `start` and `stop`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Selection {
+    Chosen,
+    /// Not chosen, but the end of a block that was told of: without it, the block would seem to live on.
+    Closing,
+    NotChosen,
 }
 
 /// A block begins or ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryEvent {
-    /// From 0 upwards without gaps, in the order of the stream.
+    /// Counts the events of all kinds and devices from 0, in the order of the stream.
     pub id: u64,
     /// Nanoseconds since the epoch; never less than in the event before.
     pub time_ns: u64,
@@ -77,10 +169,93 @@ pub struct MemoryEvent {
     /// The stack of the call that made the block; in an allocation the same as `stack`.
     pub allocation_stack: StackId,
     /// Live bytes of this device and pool after the event.
-    pub total: u64,
+    pub used: u64,
+    /// What the pool has reserved, if it ever said so.
+    pub reserved: Option<u64>,
     /// False in the free of a block whose allocation was never seen; such a block has a number of its own.
     pub matched: bool,
     /// No call of its own in the program, only what keeps the books right: the end of a block whose memory was handed
     /// out again without a recorded free, or was mapped over, and the beginning of what a partial unmapping left.
     pub synthetic: bool,
+    pub selection: Selection,
+}
+
+/// Something that happened, in the order of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TraceEvent<'e> {
+    Memory(&'e MemoryEvent),
+    /// A block that was alive when tracing began and was not told of before: an allocation told again, at that time.
+    /// For files that begin there; whoever sums up [`TraceEvent::Memory`] knows of it already.
+    Alive(&'e MemoryEvent),
+    Note(&'e NoteEvent<'e>),
+}
+
+/// Something that happened, but not to a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoteEvent<'e> {
+    /// Of the same count as [`MemoryEvent::id`].
+    pub id: u64,
+    pub time_ns: u64,
+    pub thread: u32,
+    /// Of marks and steps: the device the thread uses.
+    pub device: Device,
+    pub stack: StackId,
+    pub kind: NoteKind<'e>,
+    /// Within what the user chose to see.
+    pub chosen: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NoteKind<'e> {
+    AclInit,
+    AclFinalize,
+    StartTrace,
+    StopTrace,
+    /// The number of the step that ended.
+    Step(u64),
+    Mark(&'e str),
+    RangeStart {
+        id: u64,
+        text: &'e str,
+    },
+    RangeEnd {
+        id: u64,
+        /// The text of its start; `None` if that was not seen.
+        text: Option<&'e str>,
+    },
+    /// The driver refused memory.
+    OutOfMemory {
+        call: RefusedCall,
+        size: u64,
+        flag: u64,
+    },
+}
+
+/// The driver's functions that can run out of memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RefusedCall {
+    MemAlloc,
+    MemCreate,
+    /// Not the driver but a pool above it.
+    Pool(Pool),
+}
+
+impl RefusedCall {
+    pub(crate) fn of(space: Space, device: Device) -> RefusedCall {
+        match space {
+            Space::Driver => RefusedCall::MemAlloc,
+            Space::DriverHandle => RefusedCall::MemCreate,
+            other => RefusedCall::Pool(Pool::of(other, device)),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            RefusedCall::MemAlloc => "halMemAlloc",
+            RefusedCall::MemCreate => "halMemCreate",
+            RefusedCall::Pool(pool) => pool.name(),
+        }
+    }
 }

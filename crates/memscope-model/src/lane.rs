@@ -19,14 +19,23 @@ impl Lane {
         Lane { cursor: LaneCursor::new(number), definitions: Definitions::default(), ticks: 0, told_bytes: 0 }
     }
 
-    /// The next event; its definitions are taken in first.
-    pub(crate) fn next(&mut self, spool: &Spool, stacks: &mut Stacks) -> Result<Option<Event>, SpoolError> {
+    /// Puts the next event into `event`, after its definitions were taken in; tells whether there is one. In place,
+    /// because an event is seven words and this happens millions of times.
+    #[inline]
+    pub(crate) fn advance(
+        &mut self,
+        spool: &Spool,
+        stacks: &mut Stacks,
+        event: &mut Event,
+    ) -> Result<bool, SpoolError> {
         let Lane { cursor, definitions, .. } = self;
-        let event = cursor.next_event(spool, &mut |definition| definitions.take_in(definition, stacks))?;
-        let Some(mut event) = event else { return Ok(None) };
+        let Some(next) = cursor.next_event(spool, &mut |definition| definitions.take_in(definition, stacks))? else {
+            return Ok(false);
+        };
+        *event = next;
         self.ticks = self.ticks.max(event.ticks);
         event.ticks = self.ticks;
-        Ok(Some(event))
+        Ok(true)
     }
 
     /// The stack of a node of this lane; `None` if its definition is lost.
@@ -39,6 +48,21 @@ impl Lane {
             Some(Node { stack: Some(stack), .. }) => Some(*stack),
             _ => self.definitions.resolve(node, stacks),
         }
+    }
+
+    /// The text of the newest mark or range start.
+    pub(crate) fn text(&self) -> &str {
+        &self.definitions.text
+    }
+
+    #[inline]
+    pub(crate) fn has_visible_devices(&self) -> bool {
+        self.definitions.visible_devices.is_some()
+    }
+
+    /// The list of visible devices, once after it was met.
+    pub(crate) fn take_visible_devices(&mut self) -> Option<String> {
+        self.definitions.visible_devices.take()
     }
 
     /// How many bytes of the spool were read since the last call.
@@ -64,6 +88,9 @@ struct Definitions {
     codes: FxHashMap<u32, CodeId>,
     c: Vec<Frame>,
     python: Vec<Frame>,
+    /// Of the newest event that has one.
+    text: String,
+    visible_devices: Option<String>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -120,8 +147,8 @@ impl Definitions {
                 };
                 self.define(id, Node { parent, content, stack: None });
             }
-            // Of device events, which the books do not keep yet.
-            Definition::Text { .. } | Definition::VisibleDevices { .. } => {}
+            Definition::Text { text: bytes, .. } => self.text = text(bytes),
+            Definition::VisibleDevices { text: bytes } => self.visible_devices = Some(text(bytes)),
         }
     }
 

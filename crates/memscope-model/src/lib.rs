@@ -1,11 +1,15 @@
-//! A recorded process as one stream of memory events in time order, each with its block, its stack and the running
-//! total.
+//! A recorded process as one stream of events in time order: memory events, each with its block, its stack and the
+//! running totals of its pool, and notes (marks, steps, refused allocations).
 //!
 //! [`find_processes`] finds what was recorded below an output directory, [`Process::open`] opens one process, and
-//! [`Process::replay`] streams its events: the lanes of the spool are merged by time, frees are joined to their
-//! allocations, mappings are cut where they are unmapped in part, and the stacks of all lanes become one set of
-//! [`StackId`]s. What stays in memory is one block a lane, the live blocks and the distinct stacks, so the length of
-//! a recording does not matter. At the end [`Outcome`] says what is alive, what the peaks were, and what is missing.
+//! [`Process::trace`] streams its events ([`Process::replay`] those of memory only): the lanes of the spool are merged
+//! by time, frees are joined to their allocations, mappings are cut where they are unmapped in part, device numbers
+//! become physical ones, and the stacks of all lanes become one set of [`StackId`]s. What stays in memory is one block
+//! a lane, the live blocks and the distinct stacks, so the length of a recording does not matter. At the end
+//! [`Outcome`] says what is alive, what the peaks were, and what is missing.
+//!
+//! The books are kept of everything. Events of devices that were not asked for are not given to the visitor; those
+//! outside the chosen time say so in [`MemoryEvent::selection`].
 //!
 //! The caller's duties: none; any bytes may be in the directory. What is damaged is left out and named in
 //! [`Outcome::damage`].
@@ -17,13 +21,17 @@
 #![cfg_attr(any(test, feature = "testing"), deny(unsafe_code))]
 
 mod books;
+mod device_books;
+mod device_numbers;
 mod directory;
 mod error;
 mod event;
 mod lane;
+mod notes;
 mod outcome;
 mod process;
 mod replay;
+mod selection;
 mod settings;
 mod stacks;
 #[cfg(any(test, feature = "testing"))]
@@ -33,8 +41,11 @@ mod tests;
 
 pub use directory::{Found, find_processes, survey_processes};
 pub use error::ModelError;
-pub use event::{Action, BlockId, Device, MemoryEvent, Origin, Pool};
+pub use event::{
+    Action, BlockId, Device, DriverTraits, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, RefusedCall,
+    Selection, TraceEvent,
+};
 pub use memscope_format::decode::{ProcessInfo, ProcessState};
-pub use outcome::{LiveBlock, Outcome, PoolUsage};
+pub use outcome::{LiveBlock, OutOfMemory, Outcome, PoolUsage};
 pub use process::Process;
 pub use stacks::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};

@@ -1,12 +1,17 @@
 //! What a replay came to.
-use crate::{BlockId, Device, Origin, Pool, StackId};
+use crate::{BlockId, Device, Origin, Pool, RefusedCall, StackId};
 
 /// The sums of a whole replay, or of its part up to where the visitor broke off.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Events given to the visitor: allocations and frees, synthetic ones included.
+    /// Allocations and frees given to the visitor, synthetic ones included.
     pub events: u64,
+    /// Those of them that the user chose to see.
+    pub chosen_events: u64,
+    /// Other events given to the visitor.
+    pub notes: u64,
+    /// Of all devices, given to the visitor or not.
     pub mallocs: u64,
     pub frees: u64,
     /// Frees of blocks whose allocation was never seen.
@@ -23,6 +28,12 @@ pub struct Outcome {
     pub lost_events: u64,
     /// Records of types this version does not know.
     pub unknown_records: u64,
+    /// What the recording says and cannot be used, one sentence each.
+    pub problems: Vec<String>,
+    /// Allocations the driver refused, the first ones.
+    pub out_of_memory: Vec<OutOfMemory>,
+    /// How many it refused.
+    pub refusals: u64,
     /// What could not be read, one sentence a place.
     pub damage: Vec<String>,
     /// Why recording ended before the process did.
@@ -56,6 +67,65 @@ pub struct PoolUsage {
     pub peak_time_ns: u64,
     pub allocated_bytes: u64,
     pub freed_bytes: u64,
+    /// What the pool had reserved at last and at most, if it ever said so.
+    pub reserved_bytes: Option<u64>,
+    pub peak_reserved_bytes: Option<u64>,
+}
+
+impl PoolUsage {
+    pub(crate) fn new(device: Device, pool: Pool) -> PoolUsage {
+        PoolUsage {
+            device,
+            pool,
+            live_bytes: 0,
+            live_blocks: 0,
+            peak_bytes: 0,
+            peak_time_ns: 0,
+            allocated_bytes: 0,
+            freed_bytes: 0,
+            reserved_bytes: None,
+            peak_reserved_bytes: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, size: u64, time_ns: u64) {
+        self.live_bytes += size;
+        self.live_blocks += 1;
+        self.allocated_bytes = self.allocated_bytes.wrapping_add(size);
+        if self.live_bytes > self.peak_bytes {
+            self.peak_bytes = self.live_bytes;
+            self.peak_time_ns = time_ns;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, size: u64) {
+        self.live_bytes -= size;
+        self.live_blocks -= 1;
+        self.freed_bytes = self.freed_bytes.wrapping_add(size);
+    }
+
+    /// Whether `size` more bytes can be: more than any consumer's signed integer holds never were in any program.
+    #[inline]
+    pub(crate) fn fits(&self, size: u64) -> bool {
+        self.live_bytes.checked_add(size).is_some_and(|used| used <= MOST_BYTES)
+    }
+}
+
+pub(crate) const MOST_BYTES: u64 = i64::MAX as u64;
+
+/// An allocation the driver refused for want of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfMemory {
+    pub time_ns: u64,
+    pub thread: u32,
+    pub device: Device,
+    pub call: RefusedCall,
+    pub size: u64,
+    pub stack: StackId,
+    /// Live bytes of the device in the driver's books at that moment.
+    pub driver_bytes: u64,
 }
 
 /// A block that was not freed.

@@ -1,7 +1,7 @@
 //! One recorded process.
 use crate::replay::Replay;
 use crate::settings::Settings;
-use crate::{MemoryEvent, ModelError, Outcome, ProcessInfo, Stacks};
+use crate::{MemoryEvent, ModelError, Outcome, ProcessInfo, Stacks, TraceEvent};
 use memscope_format::decode::Spool;
 use memscope_format::layout;
 use std::ops::ControlFlow;
@@ -43,12 +43,25 @@ impl Process {
 
     /// Gives all events in time order to `visit`, until it breaks off. `progress` is called now and then with the
     /// fraction done, at last with 1.
+    pub fn trace(
+        &mut self,
+        visit: &mut dyn FnMut(TraceEvent<'_>, &Stacks) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Outcome, ModelError> {
+        Replay::new(&self.spool, &self.settings, &mut self.stacks)?.run(visit, progress)
+    }
+
+    /// As [`Process::trace`], only the events that are about memory.
     pub fn replay(
         &mut self,
         visit: &mut dyn FnMut(&MemoryEvent, &Stacks) -> ControlFlow<()>,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Outcome, ModelError> {
-        Replay::new(&self.spool, &mut self.stacks).run(visit, progress)
+        let mut memory_only = |event: TraceEvent<'_>, stacks: &Stacks| match event {
+            TraceEvent::Memory(event) => visit(event, stacks),
+            _ => ControlFlow::Continue(()),
+        };
+        self.trace(&mut memory_only, progress)
     }
 }
 

@@ -1,13 +1,25 @@
 //! Merging the lanes of a spool by time.
 use crate::books::{Books, Moment};
+use crate::device_books::Allocation;
+use crate::device_numbers::DeviceNumbers;
 use crate::lane::Lane;
-use crate::{MemoryEvent, ModelError, Outcome, StackId, Stacks};
-use memscope_format::decode::{Event, Spool, Timeline};
+use crate::notes::{OpenRanges, ThreadDevices};
+use crate::selection::Gate;
+use crate::settings::Settings;
+use crate::{
+    BlockId, Device, MemoryEvent, ModelError, NoteEvent, NoteKind, OutOfMemory, Outcome, Pool, RefusedCall, Selection,
+    StackId, Stacks, TraceEvent,
+};
+use memscope_format::decode::{Event, EventKind, Spool, SpoolError, Timeline};
 use memscope_format::layout::StopReason;
+use memscope_format::record::{Space, SystemKind};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::ops::ControlFlow;
+
+/// Who is given the events.
+type Visit<'v> = &'v mut dyn FnMut(TraceEvent<'_>, &Stacks) -> ControlFlow<()>;
 
 /// One pass over a spool.
 pub(crate) struct Replay<'p> {
@@ -15,11 +27,49 @@ pub(crate) struct Replay<'p> {
     stacks: &'p mut Stacks,
     timeline: Timeline,
     books: Books,
+    delivery: Delivery,
+    device_numbers: DeviceNumbers,
+    thread_devices: ThreadDevices,
+    ranges: OpenRanges,
+    problems: Vec<String>,
+    out_of_memory: Vec<OutOfMemory>,
+    refusals: u64,
     recorded: u64,
     events_without_stack: u64,
+    interrupted: bool,
+}
+
+/// Hands events to the visitor: those of the devices asked for, with a word on whether their time was.
+struct Delivery {
+    gate: Gate,
+    events: u64,
+    chosen_events: u64,
+    notes: u64,
+    /// Times of the first and the last event handed over.
     first_time_ns: u64,
     last_time_ns: u64,
-    interrupted: bool,
+}
+
+impl Delivery {
+    #[inline]
+    fn memory(&mut self, event: &mut MemoryEvent, stacks: &Stacks, visit: Visit<'_>) -> ControlFlow<()> {
+        if !self.gate.devices.contains(event.device) {
+            return ControlFlow::Continue(());
+        }
+        event.selection = self.gate.select(event);
+        self.events += 1;
+        self.chosen_events += u64::from(event.selection != Selection::NotChosen);
+        self.see(event.time_ns);
+        visit(TraceEvent::Memory(event), stacks)
+    }
+
+    #[inline]
+    fn see(&mut self, time_ns: u64) {
+        if self.events + self.notes == 1 {
+            self.first_time_ns = time_ns;
+        }
+        self.last_time_ns = time_ns;
+    }
 }
 
 /// A lane and the event it comes to next.
@@ -28,39 +78,43 @@ struct Pending {
     event: Event,
 }
 
+/// What stands in a lane before its first event is read; never booked.
+const NO_EVENT: Event = Event { ticks: 0, thread: 0, stack: 0, kind: EventKind::HostFree { address: 0 } };
+
 impl<'p> Replay<'p> {
-    pub(crate) fn new(spool: &'p Spool, stacks: &'p mut Stacks) -> Replay<'p> {
-        Replay {
+    pub(crate) fn new(spool: &'p Spool, settings: &Settings, stacks: &'p mut Stacks) -> Result<Replay<'p>, ModelError> {
+        let gate = Gate::new(settings, spool)?;
+        Ok(Replay {
             timeline: spool.timeline(),
             spool,
             stacks,
             books: Books::new(),
+            delivery: Delivery { gate, events: 0, chosen_events: 0, notes: 0, first_time_ns: 0, last_time_ns: 0 },
+            device_numbers: DeviceNumbers::default(),
+            thread_devices: ThreadDevices::default(),
+            ranges: OpenRanges::default(),
+            problems: Vec::new(),
+            out_of_memory: Vec::new(),
+            refusals: 0,
             recorded: 0,
             events_without_stack: 0,
-            first_time_ns: 0,
-            last_time_ns: 0,
             interrupted: false,
-        }
+        })
     }
 
-    pub(crate) fn run(
-        mut self,
-        visit: &mut dyn FnMut(&MemoryEvent, &Stacks) -> ControlFlow<()>,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<Outcome, ModelError> {
+    pub(crate) fn run(mut self, visit: Visit<'_>, progress: &mut dyn FnMut(f64)) -> Result<Outcome, ModelError> {
         let mut outcome = Outcome::default();
         outcome.damage.extend(self.spool.damage().iter().map(ToString::to_string));
         let mut progress = Progress { whole: self.spool.recorded_bytes().max(1), done: 0, report: progress };
         let mut lanes = Vec::new();
         let mut order = BinaryHeap::new();
         for number in self.spool.lanes() {
-            let mut lane = Lane::new(number);
-            match lane.next(self.spool, self.stacks)? {
-                Some(event) => {
-                    order.push(Reverse((event.ticks, lanes.len())));
-                    lanes.push(Some(Pending { lane, event }));
-                }
-                None => finish(&lane, &mut outcome),
+            let mut pending = Pending { lane: Lane::new(number), event: NO_EVENT };
+            if self.advance(&mut pending)? {
+                order.push(Reverse((pending.event.ticks, lanes.len())));
+                lanes.push(Some(pending));
+            } else {
+                finish(&pending.lane, &mut outcome);
             }
         }
         // Two lanes with events of the same tick take turns by number: which came first cannot be told any more.
@@ -97,22 +151,37 @@ impl<'p> Replay<'p> {
         pending: &mut Pending,
         index: usize,
         limit: (u64, usize),
-        visit: &mut dyn FnMut(&MemoryEvent, &Stacks) -> ControlFlow<()>,
+        visit: Visit<'_>,
         progress: &mut Progress<'_>,
     ) -> Result<Turn, ModelError> {
         const EVENTS_A_REPORT: u64 = 1 << 16;
         loop {
-            if self.enter(pending, visit).is_break() {
-                return Ok(Turn::Interrupted);
-            }
+            let Event { ticks, thread, stack, kind } = pending.event;
+            let stack = pending.lane.stack(stack, self.stacks).unwrap_or_else(|| {
+                self.events_without_stack += 1;
+                StackId::NONE
+            });
+            let now = Moment { time_ns: self.timeline.epoch_ns(ticks), thread, stack };
+            let more = if is_of_host(kind) {
+                let Replay { books, delivery, stacks, .. } = self;
+                let stacks = &**stacks;
+                if books.enter(now, kind, &mut |event| delivery.memory(event, stacks, &mut *visit)).is_break() {
+                    return Ok(Turn::Interrupted);
+                }
+                self.advance(pending)?
+            } else {
+                match self.enter_in_order(now, kind, pending, visit)? {
+                    ControlFlow::Continue(more) => more,
+                    ControlFlow::Break(()) => return Ok(Turn::Interrupted),
+                }
+            };
             self.recorded += 1;
             if self.recorded.is_multiple_of(EVENTS_A_REPORT) {
                 progress.done += pending.lane.take_bytes();
                 progress.tell();
             }
-            match pending.lane.next(self.spool, self.stacks)? {
-                Some(event) => pending.event = event,
-                None => return Ok(Turn::Finished),
+            if !more {
+                return Ok(Turn::Finished);
             }
             if (pending.event.ticks, index) > limit {
                 return Ok(Turn::Over);
@@ -120,49 +189,234 @@ impl<'p> Replay<'p> {
         }
     }
 
-    #[inline]
-    fn enter(
-        &mut self,
-        pending: &mut Pending,
-        visit: &mut dyn FnMut(&MemoryEvent, &Stacks) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let Event { ticks, thread, stack, kind } = pending.event;
-        let stack = pending.lane.stack(stack, self.stacks).unwrap_or_else(|| {
-            self.events_without_stack += 1;
-            StackId::NONE
-        });
-        let now = Moment { time_ns: self.timeline.epoch_ns(ticks), thread, stack };
-        let before = self.books.events();
-        let stacks = &*self.stacks;
-        let flow = self.books.enter(now, kind, &mut |event| visit(event, stacks));
-        if self.books.events() > before {
-            if before == 0 {
-                self.first_time_ns = now.time_ns;
-            }
-            self.last_time_ns = now.time_ns;
+    /// Goes on to the lane's next event; tells whether there is one.
+    #[inline(always)]
+    fn advance(&mut self, pending: &mut Pending) -> Result<bool, SpoolError> {
+        let more = pending.lane.advance(self.spool, self.stacks, &mut pending.event)?;
+        if pending.lane.has_visible_devices() {
+            self.see_devices(&mut pending.lane);
         }
-        flow
+        Ok(more)
+    }
+
+    #[cold]
+    fn see_devices(&mut self, lane: &mut Lane) {
+        let list = lane.take_visible_devices().unwrap_or_default();
+        self.problems.extend(self.device_numbers.see(&list).err());
+    }
+
+    /// Books an event that is not about host memory and goes on to the lane's next; some have to wait for that.
+    #[cold]
+    #[inline(never)]
+    fn enter_in_order(
+        &mut self,
+        now: Moment,
+        kind: EventKind,
+        pending: &mut Pending,
+        visit: Visit<'_>,
+    ) -> Result<ControlFlow<(), bool>, SpoolError> {
+        if !waits_for_total(kind) {
+            return Ok(match self.enter_rare(now, kind, &pending.lane, visit) {
+                ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
+                ControlFlow::Break(()) => ControlFlow::Break(()),
+            });
+        }
+        // MindSpore tells what its pool has reserved just after the block that changed it.
+        let more = self.advance(pending)?;
+        if more && let EventKind::PoolTotal { space: Space::MindSpore, device, total } = pending.event.kind {
+            let device = self.device_numbers.device(Space::MindSpore, device);
+            self.books.devices.reserve(Space::MindSpore, device, total, &mut self.books.counts);
+        }
+        Ok(self.enter_rare(now, kind, &pending.lane, visit).map_continue(|()| more))
+    }
+
+    /// Everything that is not about host memory.
+    fn enter_rare(&mut self, now: Moment, kind: EventKind, lane: &Lane, visit: Visit<'_>) -> ControlFlow<()> {
+        let Replay { books, delivery, stacks, device_numbers, .. } = self;
+        let stacks = &**stacks;
+        match kind {
+            EventKind::DeviceAlloc { space, device, address, size, attributes } => {
+                let device = device_numbers.device(space, device);
+                let allocation = Allocation { space, device, address, size, attributes };
+                let mut emit = |event: &mut MemoryEvent| delivery.memory(event, stacks, &mut *visit);
+                books.devices.alloc(now, allocation, &mut books.counts, &mut emit)
+            }
+            EventKind::DeviceFree { space, address } => {
+                let mut emit = |event: &mut MemoryEvent| delivery.memory(event, stacks, &mut *visit);
+                books.devices.free(now, space, address, &mut books.counts, &mut emit)
+            }
+            EventKind::PoolTotal { space, device, total } => {
+                let device = device_numbers.device(space, device);
+                books.devices.reserve(space, device, total, &mut books.counts);
+                ControlFlow::Continue(())
+            }
+            EventKind::OutOfMemory { space, device, size, flag } => {
+                let device = device_numbers.device(space, device);
+                self.refuse(now, RefusedCall::of(space, device), device, (size, flag), visit)
+            }
+            EventKind::System { kind, value } => self.enter_system(now, kind, value, visit),
+            EventKind::Mark { .. } => self.mark(now, NoteKind::Mark(lane.text()), visit),
+            EventKind::RangeStart { id, .. } => {
+                let text = lane.text();
+                self.ranges.start(id, text);
+                // A step's own start and end are within it.
+                self.delivery.gate.range_start(id, text);
+                self.mark(now, NoteKind::RangeStart { id, text }, visit)
+            }
+            EventKind::RangeEnd { id } => {
+                let text = self.ranges.end(id);
+                let flow = self.mark(now, NoteKind::RangeEnd { id, text: text.as_deref() }, visit);
+                self.delivery.gate.range_end(id);
+                flow
+            }
+            EventKind::HostAlloc { .. }
+            | EventKind::HostFree { .. }
+            | EventKind::HostMap { .. }
+            | EventKind::HostUnmap { .. }
+            | EventKind::HostRemap { .. } => ControlFlow::Continue(()),
+        }
+    }
+
+    fn enter_system(&mut self, now: Moment, kind: SystemKind, value: u64, visit: Visit<'_>) -> ControlFlow<()> {
+        match kind {
+            SystemKind::AclInit => self.note(now, Device::Unknown, NoteKind::AclInit, true, visit),
+            SystemKind::AclFinalize => self.note(now, Device::Unknown, NoteKind::AclFinalize, true, visit),
+            SystemKind::StartTrace => {
+                self.note(now, Device::Unknown, NoteKind::StartTrace, true, visit)?;
+                self.start_trace(now, visit)
+            }
+            SystemKind::StopTrace => {
+                self.delivery.gate.stop(BlockId(self.books.counts.blocks));
+                self.note(now, Device::Unknown, NoteKind::StopTrace, true, visit)
+            }
+            SystemKind::Step => {
+                let flow = match self.delivery.gate.devices.of_mark(self.thread_devices.of(now.thread)) {
+                    Some(device) => self.note(now, device, NoteKind::Step(value), true, visit),
+                    None => ControlFlow::Continue(()),
+                };
+                self.delivery.gate.step_mark();
+                flow
+            }
+            SystemKind::SetDevice => {
+                let number = u32::try_from(value).unwrap_or(u32::MAX);
+                self.thread_devices.set(now.thread, self.device_numbers.seen_by_program(number));
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    /// Tells of the blocks that are alive when tracing begins.
+    fn start_trace(&mut self, now: Moment, visit: Visit<'_>) -> ControlFlow<()> {
+        let Some(told) = self.delivery.gate.start() else { return ControlFlow::Continue(()) };
+        for alive in self.books.live_after(told) {
+            if self.delivery.gate.devices.contains(alive.device) {
+                let event = self.books.told_again(now.time_ns, &alive);
+                visit(TraceEvent::Alive(&event), self.stacks)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn mark(&mut self, now: Moment, kind: NoteKind<'_>, visit: Visit<'_>) -> ControlFlow<()> {
+        let chosen = self.delivery.gate.is_open();
+        match self.delivery.gate.devices.of_mark(self.thread_devices.of(now.thread)) {
+            Some(device) => self.note(now, device, kind, chosen, visit),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        now: Moment,
+        call: RefusedCall,
+        device: Device,
+        (size, flag): (u64, u64),
+        visit: Visit<'_>,
+    ) -> ControlFlow<()> {
+        // A program may ask again and again; the first refusals tell the story.
+        const KEPT: usize = 1000;
+        if !self.delivery.gate.devices.contains(device) {
+            return ControlFlow::Continue(());
+        }
+        self.refusals += 1;
+        if self.out_of_memory.len() < KEPT {
+            let driver = self.books.devices.pool(device, Pool::Hal);
+            self.out_of_memory.push(OutOfMemory {
+                time_ns: now.time_ns,
+                thread: now.thread,
+                device,
+                call,
+                size,
+                stack: now.stack,
+                driver_bytes: driver.map_or(0, |usage| usage.live_bytes),
+            });
+        }
+        self.note(now, device, NoteKind::OutOfMemory { call, size, flag }, true, visit)
+    }
+
+    fn note(
+        &mut self,
+        now: Moment,
+        device: Device,
+        kind: NoteKind<'_>,
+        chosen: bool,
+        visit: Visit<'_>,
+    ) -> ControlFlow<()> {
+        let id = self.books.counts.next_id();
+        self.delivery.notes += 1;
+        self.delivery.see(now.time_ns);
+        let note = NoteEvent { id, time_ns: now.time_ns, thread: now.thread, device, stack: now.stack, kind, chosen };
+        visit(TraceEvent::Note(&note), self.stacks)
     }
 
     fn conclude(self, mut outcome: Outcome) -> Outcome {
-        let books = self.books;
-        outcome.events = books.events();
-        outcome.mallocs = books.mallocs;
-        outcome.frees = books.frees;
-        outcome.unmatched_frees = books.unmatched_frees;
-        outcome.replaced_blocks = books.replaced_blocks;
-        outcome.unknown_unmaps = books.unknown_unmaps;
-        outcome.implausible_events = books.implausible_events;
+        let (books, delivery) = (self.books, self.delivery);
+        let counts = books.counts;
+        outcome.events = delivery.events;
+        outcome.chosen_events = delivery.chosen_events;
+        outcome.notes = delivery.notes;
+        outcome.mallocs = counts.mallocs;
+        outcome.frees = counts.frees;
+        outcome.unmatched_frees = counts.unmatched_frees;
+        outcome.replaced_blocks = counts.replaced_blocks;
+        outcome.unknown_unmaps = counts.unknown_unmaps;
+        outcome.implausible_events = counts.implausible_events;
+        outcome.problems = self.problems;
+        if delivery.events > 0 && !self.interrupted {
+            outcome.problems.extend(delivery.gate.never_open());
+        }
+        outcome.out_of_memory = self.out_of_memory;
+        outcome.refusals = self.refusals;
         outcome.events_without_stack = self.events_without_stack;
         outcome.lost_events = self.spool.lost_events();
         outcome.stop_reason = stop_reason(self.spool);
         outcome.interrupted = self.interrupted;
-        outcome.first_time_ns = self.first_time_ns;
-        outcome.last_time_ns = self.last_time_ns;
+        outcome.first_time_ns = delivery.first_time_ns;
+        outcome.last_time_ns = delivery.last_time_ns;
         outcome.pools = books.pools();
-        outcome.live = books.into_live();
+        outcome.live = books.live_after(BlockId(0));
         outcome
     }
+}
+
+#[inline]
+fn is_of_host(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::HostAlloc { .. }
+            | EventKind::HostFree { .. }
+            | EventKind::HostMap { .. }
+            | EventKind::HostUnmap { .. }
+            | EventKind::HostRemap { .. }
+    )
+}
+
+/// The pool's total that belongs to the event comes after it.
+fn waits_for_total(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::DeviceAlloc { space: Space::MindSpore, .. } | EventKind::DeviceFree { space: Space::MindSpore, .. }
+    )
 }
 
 /// Why a lane's turn ended.

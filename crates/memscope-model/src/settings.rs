@@ -29,6 +29,11 @@ impl Settings {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
+    /// The numbers in `a+b+c`; what is no number is left out.
+    pub(crate) fn numbers(&self, key: &str) -> Vec<u64> {
+        self.get(key).unwrap_or_default().split('+').filter_map(|number| number.parse().ok()).collect()
+    }
+
     /// How many frames were asked for; all, where nothing usable is said.
     pub(crate) fn depth(&self, key: &str) -> usize {
         self.get(key).and_then(|value| value.parse().ok()).unwrap_or(usize::MAX)

@@ -16,6 +16,7 @@
 use memscope_format::encode::{self, Deltas, Extended};
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 use memscope_format::record::frame;
+pub use memscope_format::record::{HOST_DEVICE, Space, SystemKind, UNKNOWN_DEVICE};
 use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
@@ -170,6 +171,77 @@ impl SpoolBuilder {
         node: u32,
     ) -> &mut Self {
         self.extended(lane, ticks, true, &Extended::HostRemap { old, old_size, new, new_size, stack: node })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn device_alloc(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+        attributes: u32,
+        node: u32,
+    ) -> &mut Self {
+        let record = Extended::DeviceAlloc { space, device, address, size, attributes, stack: node };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    /// A region of a framework's pool.
+    pub fn region(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+    ) -> &mut Self {
+        self.device_alloc(lane, ticks, space, device, address, size, 0, 0)
+    }
+
+    pub fn device_free(&mut self, lane: LaneNumber, ticks: u64, space: Space, address: u64, node: u32) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::DeviceFree { space, address, stack: node })
+    }
+
+    pub fn pool_total(&mut self, lane: LaneNumber, ticks: u64, space: Space, device: u32, total: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::PoolTotal { space, device, total })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn out_of_memory(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        space: Space,
+        device: u32,
+        size: u64,
+        flag: u64,
+        node: u32,
+    ) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::OutOfMemory { space, device, size, flag, stack: node })
+    }
+
+    pub fn visible_devices(&mut self, lane: LaneNumber, list: &str) -> &mut Self {
+        self.definition(lane, &Extended::VisibleDevices(list.as_bytes()))
+    }
+
+    pub fn system(&mut self, lane: LaneNumber, ticks: u64, kind: SystemKind, value: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::System { kind, value })
+    }
+
+    pub fn mark(&mut self, lane: LaneNumber, ticks: u64, text: &str) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Mark { text: text.as_bytes() })
+    }
+
+    pub fn range_start(&mut self, lane: LaneNumber, ticks: u64, id: u64, text: &str) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::RangeStart { id, text: text.as_bytes() })
+    }
+
+    pub fn range_end(&mut self, lane: LaneNumber, ticks: u64, id: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::RangeEnd { id })
     }
 
     /// A module that is mapped for 16 MiB from `bias` on.

@@ -2,12 +2,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use memscope_analysis::HostUsage;
+use memscope_analysis::Usage;
 use memscope_export::{DumpEvents, ExportError, ExportOptions, export_process};
 use memscope_model::{Process, survey_processes};
 use memscope_symbols::Symbolizer;
 
 use crate::brand::Brand;
+use crate::device_usage::SampledProcess;
 use crate::printer::Printer;
 use crate::process_report::ProcessReport;
 use crate::settings::{DataFormat, ExportSettings};
@@ -109,7 +110,8 @@ fn export_one(
     };
     let dump_events = setting("dump").and_then(|bits| bits.parse().ok()).map_or(DumpEvents::ALL, DumpEvents::from_bits);
     let mut symbolizer = Symbolizer::new();
-    let mut usage = HostUsage::new();
+    let mut usage = Usage::new();
+    let (sampled, sampling_problem) = SampledProcess::open(&process, directory);
     let options = ExportOptions {
         format,
         brand,
@@ -117,9 +119,11 @@ fn export_one(
         progress,
         cancel: Some(interruption.flag()),
         symbolizer: &mut symbolizer,
+        usage: Some(&|device, time_ns| sampled.at(device, time_ns)),
     };
     let exported = export_process(&mut process, directory, options, &mut |event| usage.feed(event))?;
     let mut report = ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer);
     report.files = exported.files.into_iter().filter(|file| !file.ends_with(memscope_export::CONFIG_FILE)).collect();
-    Ok((report, exported.problems))
+    let problems = exported.problems.into_iter().chain(sampling_problem).collect();
+    Ok((report, problems))
 }

@@ -3,7 +3,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
-use memscope_analysis::HostUsage;
+use memscope_analysis::Usage;
 use memscope_model::{ModelError, Process};
 use memscope_symbols::Symbolizer;
 
@@ -38,7 +38,7 @@ pub(super) fn run(settings: &InfoSettings, printer: &Printer) -> anyhow::Result<
 
 fn read(directory: &Path) -> Result<ProcessReport, ModelError> {
     let mut process = Process::open(directory)?;
-    let mut usage = HostUsage::new();
+    let mut usage = Usage::new();
     let outcome = process.replay(
         &mut |event, _| {
             usage.feed(event);

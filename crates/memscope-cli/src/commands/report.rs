@@ -1,4 +1,6 @@
 //! After a run: exports every process of it and tells the user what was found.
+use memscope_model::Device;
+
 use crate::launch::RunRecord;
 use crate::printer::Printer;
 use crate::settings::{NpuSelection, Settings};
@@ -32,7 +34,7 @@ pub fn report_run(
     for line in summary::of_run(&batch.reports, &run.output_dir) {
         printer.summary(&line);
     }
-    let npu_seen = batch.reports.iter().flat_map(|report| &report.pools).any(|pool| pool.device != "cpu");
+    let npu_seen = batch.reports.iter().flat_map(|report| &report.pools).any(|pool| pool.device != Device::Cpu);
     if settings.devices.npu != NpuSelection::None && !npu_seen {
         printer.note(&"NPU memory was asked for and no NPU event came");
     }

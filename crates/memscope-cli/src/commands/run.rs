@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::ExitCode;
 
 use super::report::{ReportOutcome, report_run};
+use crate::device_usage::DeviceUsage;
 use crate::launch::{Launch, RunRecord, StartError, end_like};
 use crate::libraries::Libraries;
 use crate::printer::Printer;
@@ -42,6 +43,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         preload: libraries.preload(std::env::var_os(environment::PRELOAD).as_deref()),
         record: RecordConfig::of(settings, run_id, utc_offset()).encode(),
     };
+    let usage = DeviceUsage::start(settings, run_id, printer);
     let ended = match launch.run_to_end() {
         Ok(ended) => ended,
         Err(error) => {
@@ -49,6 +51,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
             return stop(&format_args!("{error:#}"), code);
         }
     };
+    usage.end(printer);
 
     let run = RunRecord {
         run_id,

@@ -86,6 +86,7 @@ fn a_cancelled_export_leaves_the_earlier_file_alone() {
             progress: &mut |_| {},
             cancel: Some(&AtomicBool::new(true)),
             symbolizer: &mut Symbolizer::new(),
+            usage: None,
         };
         let error = export_process(&mut process, &recording.directory, options, &mut |_| {}).unwrap_err();
         assert!(matches!(error, ExportError::Cancelled));

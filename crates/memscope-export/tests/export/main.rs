@@ -1,4 +1,5 @@
 //! Recordings made to order, exported and read back.
+mod devices;
 mod files;
 mod insight;
 mod recording;

@@ -1,5 +1,5 @@
 //! Recordings made to order, exported, and read back.
-use memscope_export::{Brand, DumpEvents, ExportError, ExportOptions, Exported, Format, export_process};
+use memscope_export::{Brand, DumpEvents, ExportError, ExportOptions, Exported, Format, UsageLookup, export_process};
 use memscope_model::testing::SpoolBuilder;
 use memscope_model::{MemoryEvent, Process};
 use memscope_symbols::Symbolizer;
@@ -13,6 +13,7 @@ pub(crate) type Cells = Vec<String>;
 pub(crate) struct Recording {
     _root: TempDir,
     pub(crate) directory: PathBuf,
+    pub(crate) usage: Option<Box<UsageLookup<'static>>>,
 }
 
 impl Recording {
@@ -23,7 +24,7 @@ impl Recording {
         spool.process(31, 1);
         build(&mut spool);
         spool.write(&directory).unwrap();
-        Recording { _root: root, directory }
+        Recording { _root: root, directory, usage: None }
     }
 
     pub(crate) fn try_export(
@@ -40,6 +41,7 @@ impl Recording {
             progress: &mut |_| {},
             cancel: None,
             symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
+            usage: self.usage.as_deref(),
         };
         let mut events = Vec::new();
         let exported = export_process(&mut process, &self.directory, options, &mut |event| events.push(*event))?;
@@ -51,7 +53,11 @@ impl Recording {
     }
 
     pub(crate) fn dump(&self, name: &str) -> PathBuf {
-        self.directory.join("device_cpu/dump").join(name)
+        self.device_dump("cpu", name)
+    }
+
+    pub(crate) fn device_dump(&self, device: &str, name: &str) -> PathBuf {
+        self.directory.join(format!("device_{device}")).join("dump").join(name)
     }
 }
 

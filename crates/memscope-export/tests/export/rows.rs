@@ -206,7 +206,7 @@ fn assert_row_tells_event(row: &[String], event: &MemoryEvent) {
     };
     assert_eq!(row[..4], [event.id.to_string().as_str(), action, "HOST", "N/A"]);
     assert_eq!(row[5..9], ["31", &event.thread.to_string(), "cpu", &format!("{:#018x}", event.address)]);
-    assert_eq!((number("allocation_id"), number("size"), number("total")), (event.block.0, event.size, event.total));
+    assert_eq!((number("allocation_id"), number("size"), number("total")), (event.block.0, event.size, event.used));
     assert_eq!(attribute(&row[9], "addr"), Some(row[8].as_str()));
     let mapped = event.origin == Origin::Mapping && event.action == Action::Malloc;
     assert_eq!(attribute(&row[9], "alloc_type"), mapped.then_some("mmap"));

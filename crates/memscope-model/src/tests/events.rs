@@ -138,7 +138,7 @@ fn heap_and_mappings_share_a_total_but_not_addresses() {
     let lane = spool.lane(1);
     spool.map(lane, 1, 0x1000, 0x1000, 0).alloc(lane, 2, 0x1000, 5, 0).free(lane, 3, 0x1000, 0);
     let (events, _) = replay(&mut record(&mut spool).process);
-    assert_eq!(events.iter().map(|event| event.total).collect::<Vec<_>>(), [0x1000, 0x1005, 0x1000]);
+    assert_eq!(events.iter().map(|event| event.used).collect::<Vec<_>>(), [0x1000, 0x1005, 0x1000]);
     assert_eq!(events[2].origin, Origin::Heap);
 }
 
@@ -208,7 +208,7 @@ fn a_moved_mapping_is_freed_and_allocated_and_a_moved_file_mapping_is_nothing() 
     spool.remap(lane, 2, (0x10000, 8192), (0x50000, 16384), 0);
     spool.remap(lane, 3, (0x9000_0000, 4096), (0xa000_0000, 8192), 0);
     let (events, outcome) = replay(&mut record(&mut spool).process);
-    let told: Vec<_> = events.iter().map(|event| (event.action, event.address, event.size, event.total)).collect();
+    let told: Vec<_> = events.iter().map(|event| (event.action, event.address, event.size, event.used)).collect();
     let expected = [
         (Action::Malloc, 0x10000, 8192, 8192),
         (Action::Free, 0x10000, 8192, 0),

@@ -1,0 +1,79 @@
+//! What the command tells of recordings made to order.
+use memscope_model::testing::{Space, SpoolBuilder, SystemKind};
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn recorded(build: impl FnOnce(&mut SpoolBuilder)) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let mut spool = SpoolBuilder::new();
+    spool.process(31, 1).command("/usr/bin/python3", "python3 train.py");
+    build(&mut spool);
+    spool.write(&root.path().join("msmemscope_31_20251203091122_ascend")).unwrap();
+    root
+}
+
+fn run(command: &str, directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_msmemscope")).arg(command).arg(directory).output().unwrap()
+}
+
+fn info(directory: &Path) -> String {
+    let output = run("info", directory);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn training(spool: &mut SpoolBuilder) {
+    spool.config("c=20;py=20;cpu=1;npu=ffffffff;dir=/tmp");
+    let lane = spool.lane(31);
+    spool.code(lane, 0, "train.py", "Net.forward", 7).python_node(lane, 1, 0, 0, 0);
+    spool.device_alloc(lane, 1_000_000_000, Space::Driver, 2, 0x1000, 20 << 20, 7, 1);
+    spool.pool_total(lane, 1_500_000_000, Space::PtaCaching, 2, 20 << 20);
+    spool.device_alloc(lane, 2_000_000_000, Space::PtaCaching, 2, 0x1000, 3 << 20, 0, 1);
+    spool.pool_total(lane, 2_100_000_000, Space::PtaCaching, 2, 10 << 20);
+    spool.alloc(lane, 2_200_000_000, 0x5000, 64, 1);
+    for _ in 0..5 {
+        spool.out_of_memory(lane, 2_500_000_000, Space::Driver, 2, 1 << 30, 0, 1);
+    }
+}
+
+#[test]
+fn each_pool_of_each_device_has_its_line_and_its_call_sites() {
+    let root = recorded(training);
+    let text = info(root.path());
+    for line in [
+        "    cpu HOST: peak 64 B after 2.200 s, alive at the end 64 B in 1 block",
+        "    npu 2 HAL: peak 20.0 MiB after 1.000 s, alive at the end 20.0 MiB in 1 block",
+        "    npu 2 PTA: peak 3.0 MiB after 2.000 s, alive at the end 3.0 MiB in 1 block, reserved 10.0 MiB (at most 20.0 MiB)",
+        "  at the peak of process 31, npu 2 PTA:",
+        "  alive at the end of process 31, npu 2 HAL:",
+        "  never freed of process 31, cpu HOST:",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn refused_memory_is_told_with_its_call_site_and_not_more_often_than_needed() {
+    let root = recorded(training);
+    let text = info(root.path());
+    let refusals: Vec<&str> = text.lines().filter(|line| line.contains("OUT OF MEMORY")).collect();
+    assert_eq!(refusals.len(), 3, "{text}");
+    assert_eq!(
+        refusals[0].trim(),
+        "OUT OF MEMORY: npu 2 refused 1.0 GiB after 2.500 s (halMemAlloc, 20.0 MiB of the driver in use by this process): \
+         train.py: Net.forward"
+    );
+    assert!(text.contains("and 2 more refusals for want of memory"), "{text}");
+}
+
+#[test]
+fn what_was_chosen_and_never_came_is_told_after_an_export() {
+    let root = recorded(|spool| {
+        spool.config("c=0;py=0;mode=1;steps=;dir=/tmp");
+        let lane = spool.lane(31);
+        spool.alloc(lane, 1, 0x5000, 64, 0).system(lane, 2, SystemKind::AclInit, 0);
+    });
+    let output = run("export", root.path());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && told.contains("never called start()"), "{told}");
+}

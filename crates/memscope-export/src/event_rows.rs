@@ -1,0 +1,176 @@
+//! Events of the model as rows.
+use crate::SampledUsage;
+use crate::error::ExportError;
+use crate::owners::owner;
+use crate::router::Router;
+use crate::rows::{Attribute, DeviceId, Event, EventType, Row, Value, key};
+use crate::stack_text::StackTexts;
+use memscope_model::{Action, Device, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, Selection, Stacks};
+
+/// The attributes of one row, gathered without a heap.
+struct Attributes<'a> {
+    places: [Attribute<'a>; Attributes::MOST],
+    count: usize,
+}
+
+impl<'a> Attributes<'a> {
+    /// Driver memory has most: nine, sampled usage included. `shadow` and `inefficient_type` may join them.
+    const MOST: usize = 11;
+
+    fn new() -> Attributes<'a> {
+        Attributes { places: [Attribute { key: "", value: Value::Integer(0) }; Self::MOST], count: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, key: &'static str, value: Value<'a>) {
+        self.places[self.count] = Attribute { key, value };
+        self.count += 1;
+    }
+
+    fn all(&self) -> &[Attribute<'a>] {
+        &self.places[..self.count]
+    }
+}
+
+/// In the order the manual's readers know.
+fn memory_attributes(event: &MemoryEvent, sampled: SampledUsage) -> Attributes<'static> {
+    let mut attributes = Attributes::new();
+    attributes.push(key::ALLOCATION_ID, Value::Integer(event.block.0));
+    attributes.push(key::ADDRESS, Value::Address(event.address));
+    attributes.push(key::SIZE, Value::Integer(event.size));
+    if event.pool == Pool::Host {
+        attributes.push(key::TOTAL, Value::Integer(event.used));
+    } else {
+        if event.pool == Pool::Pinned {
+            attributes.push(key::PINNED, Value::Text("true"));
+        }
+        attributes.push(key::USED, Value::Integer(event.used));
+        if let Some(reserved) = event.reserved {
+            attributes.push(key::TOTAL, Value::Integer(reserved));
+        }
+    }
+    if event.synthetic || event.selection == Selection::Closing {
+        attributes.push(key::SHADOW, Value::Text("true"));
+    } else {
+        let used = [(key::PROCESS_USED, sampled.process_used), (key::DEVICE_USED, sampled.device_used)];
+        for (key, bytes) in used {
+            if let Some(bytes) = bytes {
+                attributes.push(key, Value::Integer(bytes));
+            }
+        }
+    }
+    if event.action == Action::Malloc {
+        push_origin(&mut attributes, event);
+    }
+    attributes
+}
+
+/// What is said of a block once, where it begins.
+fn push_origin(attributes: &mut Attributes<'static>, event: &MemoryEvent) {
+    if let Some(owner) = owner(event.pool, event.origin) {
+        attributes.push(key::OWNER, Value::Text(owner));
+    }
+    match event.origin {
+        Origin::Driver(traits) | Origin::DriverHandle(traits) if event.pool == Pool::Hal => {
+            let page = match traits.page {
+                PageSize::Normal => "normal",
+                PageSize::Huge => "huge",
+                PageSize::Giant => "giant",
+            };
+            attributes.push(key::PAGE_TYPE, Value::Text(page));
+            let created = matches!(event.origin, Origin::DriverHandle(_));
+            attributes.push(key::ALLOC_TYPE, Value::Text(if created { "create" } else { "alloc" }));
+        }
+        Origin::Mapping => attributes.push(key::ALLOC_TYPE, Value::Text("mmap")),
+        _ => {}
+    }
+}
+
+pub(crate) fn write_memory(
+    router: &mut Router<'_>,
+    event: &MemoryEvent,
+    sampled: SampledUsage,
+    stacks: &Stacks,
+    texts: &mut StackTexts<'_>,
+    timestamp_ns: u64,
+    process: u32,
+) -> Result<(), ExportError> {
+    let attributes = memory_attributes(event, sampled);
+    let (python_stack, c_stack) = texts.cells(event.stack, stacks);
+    router.write(&Row {
+        id: event.id,
+        event: match event.action {
+            Action::Malloc => Event::Malloc,
+            Action::Free => Event::Free,
+        },
+        event_type: EventType::of(event.pool),
+        name: None,
+        timestamp_ns,
+        process,
+        thread: event.thread,
+        device: device_id(event.device),
+        pointer: Some(event.address),
+        attributes: attributes.all(),
+        python_stack,
+        c_stack,
+    })
+}
+
+pub(crate) fn write_note(
+    router: &mut Router<'_>,
+    note: &NoteEvent<'_>,
+    stacks: &Stacks,
+    texts: &mut StackTexts<'_>,
+    timestamp_ns: u64,
+    process: u32,
+) -> Result<(), ExportError> {
+    let mut attributes = Attributes::new();
+    let number;
+    let (event, event_type, name) = match note.kind {
+        NoteKind::AclInit => (Event::System, EventType::ACL_INIT, None),
+        NoteKind::AclFinalize => (Event::System, EventType::ACL_FINI, None),
+        NoteKind::StartTrace => (Event::System, EventType::START_TRACE, None),
+        NoteKind::StopTrace => (Event::System, EventType::STOP_TRACE, None),
+        NoteKind::Step(step) => {
+            number = step.to_string();
+            (Event::System, EventType::STEP, Some(number.as_str()))
+        }
+        NoteKind::Mark(text) => (Event::Mstx, EventType::MARK, Some(text)),
+        NoteKind::RangeStart { text, .. } => (Event::Mstx, EventType::RANGE_START, Some(text)),
+        NoteKind::RangeEnd { text: Some(text), .. } => (Event::Mstx, EventType::RANGE_END, Some(text)),
+        NoteKind::RangeEnd { id, text: None } => {
+            number = format!("Range end from id {id}");
+            (Event::Mstx, EventType::RANGE_END, Some(number.as_str()))
+        }
+        NoteKind::OutOfMemory { call, size, flag } => {
+            attributes.push(key::FUNCTION, Value::Text(call.name()));
+            attributes.push(key::REQUESTED_SIZE, Value::Integer(size));
+            attributes.push(key::FLAG, Value::Integer(flag));
+            (Event::OomDetail, EventType::OOM_TRIGGER, Some("OOM_Trigger"))
+        }
+        _ => return Ok(()),
+    };
+    let (python_stack, c_stack) = texts.cells(note.stack, stacks);
+    router.write(&Row {
+        id: note.id,
+        event,
+        event_type,
+        name,
+        timestamp_ns,
+        process,
+        thread: note.thread,
+        device: device_id(note.device),
+        pointer: None,
+        attributes: attributes.all(),
+        python_stack,
+        c_stack,
+    })
+}
+
+fn device_id(device: Device) -> DeviceId {
+    match device {
+        Device::Cpu => DeviceId::Cpu,
+        Device::Npu(number) => DeviceId::Npu(u32::from(number)),
+        Device::Unknown => DeviceId::Unknown,
+    }
+}

@@ -1,0 +1,233 @@
+//! Which blocks of device memory are alive, by who handed them out.
+use crate::books::{Counts, Moment};
+use crate::outcome::MOST_BYTES;
+use crate::{Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, StackId};
+use memscope_format::record::Space;
+use rustc_hash::FxHashMap;
+use std::ops::ControlFlow;
+
+/// The books of the driver and the frameworks' pools. As in [`crate::books::Books`], each change is followed by its
+/// one event.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceBooks {
+    live: FxHashMap<(Space, u64), Live>,
+    /// Few, and found by [`Live::pool`] where it matters.
+    pools: Vec<PoolUsage>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    block: BlockId,
+    size: u64,
+    time_ns: u64,
+    thread: u32,
+    stack: StackId,
+    origin: Origin,
+    /// Index of its pool.
+    pool: usize,
+}
+
+/// A recorded allocation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allocation {
+    pub(crate) space: Space,
+    pub(crate) device: Device,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) attributes: u32,
+}
+
+/// Events of devices are thousands of times rarer than those of the heap: no code of theirs in the heap's loop.
+pub(crate) type Emit<'e> = &'e mut dyn FnMut(&mut MemoryEvent) -> ControlFlow<()>;
+
+impl DeviceBooks {
+    pub(crate) fn alloc(
+        &mut self,
+        now: Moment,
+        allocation: Allocation,
+        counts: &mut Counts,
+        emit: Emit<'_>,
+    ) -> ControlFlow<()> {
+        let Allocation { space, device, address, size, attributes } = allocation;
+        let pool = self.pool_index(device, Pool::of(space, device));
+        if !self.pools[pool].fits(size) {
+            return counts.implausible();
+        }
+        if let Some(old) = self.live.remove(&(space, address)) {
+            // The workspace is registered again at each use; elsewhere a free was missed.
+            counts.replaced_blocks += u64::from(space != Space::PtaWorkspace);
+            let unseen = Moment { stack: StackId::NONE, ..now };
+            self.emit_free(unseen, address, old, true, counts, emit)?;
+        }
+        let size = match space {
+            Space::PtaWorkspace => workspace_share(size, self.pools[pool].live_bytes),
+            _ => size,
+        };
+        let live = Live {
+            block: counts.next_block(),
+            size,
+            time_ns: now.time_ns,
+            thread: now.thread,
+            stack: now.stack,
+            origin: Origin::of(space, attributes),
+            pool,
+        };
+        self.live.insert((space, address), live);
+        let usage = &mut self.pools[pool];
+        usage.add(size, now.time_ns);
+        counts.mallocs += 1;
+        emit(&mut MemoryEvent {
+            id: counts.next_id(),
+            time_ns: now.time_ns,
+            thread: now.thread,
+            device,
+            pool: usage.pool,
+            action: Action::Malloc,
+            origin: live.origin,
+            address,
+            size,
+            block: live.block,
+            stack: now.stack,
+            allocation_stack: now.stack,
+            used: usage.live_bytes,
+            reserved: usage.reserved_bytes,
+            matched: true,
+            synthetic: false,
+            selection: Selection::Chosen,
+        })
+    }
+
+    pub(crate) fn free(
+        &mut self,
+        now: Moment,
+        space: Space,
+        address: u64,
+        counts: &mut Counts,
+        emit: Emit<'_>,
+    ) -> ControlFlow<()> {
+        match self.live.remove(&(space, address)) {
+            Some(live) => self.emit_free(now, address, live, false, counts, emit),
+            None => self.emit_unmatched(now, space, address, counts, emit),
+        }
+    }
+
+    /// What a pool has reserved from now on.
+    pub(crate) fn reserve(&mut self, space: Space, device: Device, total: u64, counts: &mut Counts) {
+        if total > MOST_BYTES {
+            counts.implausible_events += 1;
+            return;
+        }
+        let index = self.pool_index(device, Pool::of(space, device));
+        let usage = &mut self.pools[index];
+        usage.reserved_bytes = Some(total);
+        usage.peak_reserved_bytes = usage.peak_reserved_bytes.max(Some(total));
+    }
+
+    /// The pools that had an event, in the order of their first.
+    pub(crate) fn pools(&self) -> &[PoolUsage] {
+        &self.pools
+    }
+
+    pub(crate) fn pool(&self, device: Device, pool: Pool) -> Option<&PoolUsage> {
+        self.pools.iter().find(|usage| usage.device == device && usage.pool == pool)
+    }
+
+    pub(crate) fn live(&self) -> impl Iterator<Item = LiveBlock> + '_ {
+        self.live.iter().map(|((_, address), live)| LiveBlock {
+            block: live.block,
+            device: self.pools[live.pool].device,
+            pool: self.pools[live.pool].pool,
+            origin: live.origin,
+            address: *address,
+            size: live.size,
+            time_ns: live.time_ns,
+            thread: live.thread,
+            stack: live.stack,
+        })
+    }
+
+    fn pool_index(&mut self, device: Device, pool: Pool) -> usize {
+        let known = self.pools.iter().position(|usage| usage.device == device && usage.pool == pool);
+        known.unwrap_or_else(|| {
+            self.pools.push(PoolUsage::new(device, pool));
+            self.pools.len() - 1
+        })
+    }
+
+    fn emit_free(
+        &mut self,
+        now: Moment,
+        address: u64,
+        live: Live,
+        synthetic: bool,
+        counts: &mut Counts,
+        emit: Emit<'_>,
+    ) -> ControlFlow<()> {
+        let usage = &mut self.pools[live.pool];
+        usage.remove(live.size);
+        counts.frees += 1;
+        emit(&mut MemoryEvent {
+            id: counts.next_id(),
+            time_ns: now.time_ns,
+            thread: now.thread,
+            device: usage.device,
+            pool: usage.pool,
+            action: Action::Free,
+            origin: live.origin,
+            address,
+            size: live.size,
+            block: live.block,
+            stack: now.stack,
+            allocation_stack: live.stack,
+            used: usage.live_bytes,
+            reserved: usage.reserved_bytes,
+            matched: true,
+            synthetic,
+            selection: Selection::Chosen,
+        })
+    }
+
+    /// A free does not say its device: it is the only one that has such a pool, or unknown.
+    fn emit_unmatched(
+        &mut self,
+        now: Moment,
+        space: Space,
+        address: u64,
+        counts: &mut Counts,
+        emit: Emit<'_>,
+    ) -> ControlFlow<()> {
+        let pool = Pool::of(space, Device::Unknown);
+        let mut candidates = self.pools.iter().filter(|usage| usage.pool == pool);
+        let usage = match (candidates.next(), candidates.next()) {
+            (Some(only), None) => *only,
+            _ => PoolUsage::new(Device::Unknown, pool),
+        };
+        counts.frees += 1;
+        counts.unmatched_frees += 1;
+        emit(&mut MemoryEvent {
+            id: counts.next_id(),
+            time_ns: now.time_ns,
+            thread: now.thread,
+            device: usage.device,
+            pool,
+            action: Action::Free,
+            origin: Origin::of(space, 0),
+            address,
+            size: 0,
+            block: counts.next_block(),
+            stack: now.stack,
+            allocation_stack: StackId::NONE,
+            used: usage.live_bytes,
+            reserved: usage.reserved_bytes,
+            matched: false,
+            synthetic: false,
+            selection: Selection::Chosen,
+        })
+    }
+}
+
+/// torch_npu gives as the size of a workspace region what all workspaces together have allocated. What is not held by
+/// the others is its own; where the others seem to hold more than all, the figure is taken for its own.
+fn workspace_share(all: u64, others: u64) -> u64 {
+    if all > others { all - others } else { all }
+}

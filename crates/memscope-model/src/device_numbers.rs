@@ -1,0 +1,90 @@
+//! From the numbers programs use for devices to those of the machine.
+use crate::Device;
+use memscope_format::record::{HOST_DEVICE, Space, UNKNOWN_DEVICE};
+
+/// The variable that says which devices a program sees.
+const VARIABLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
+/// The driver's flags have ten bits for it.
+const DEVICES: u32 = 1024;
+
+/// Physical numbers by the index a program uses; empty if they are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeviceNumbers {
+    visible: Option<Vec<u16>>,
+}
+
+impl DeviceNumbers {
+    /// Takes the list in; the first one met counts. The error says why it is not used.
+    pub(crate) fn see(&mut self, list: &str) -> Result<(), String> {
+        if self.visible.is_some() {
+            return Ok(());
+        }
+        let number = |token: &str| token.trim().parse().ok().filter(|number| u32::from(*number) < DEVICES);
+        let numbers: Option<Vec<u16>> = match list.trim() {
+            "" => Some(Vec::new()),
+            list => list.split(',').map(number).collect(),
+        };
+        let bad = numbers.is_none();
+        self.visible = Some(numbers.unwrap_or_default());
+        if bad {
+            return Err(format!(
+                "{VARIABLE}={list:?} is not a list of device numbers such as 0,1: devices of pools are told by the \
+                 numbers the program uses"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The device of a block; the driver's numbers are physical, those of pools are the program's.
+    pub(crate) fn device(&self, space: Space, number: u32) -> Device {
+        match space {
+            Space::Driver | Space::DriverHandle | Space::Registered => physical(number),
+            Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore => self.seen_by_program(number),
+        }
+    }
+
+    /// The device a program calls `number`.
+    pub(crate) fn seen_by_program(&self, number: u32) -> Device {
+        let mapped = self.visible.as_ref().and_then(|visible| visible.get(number as usize));
+        mapped.map_or_else(|| physical(number), |number| Device::Npu(*number))
+    }
+}
+
+fn physical(number: u32) -> Device {
+    match number {
+        HOST_DEVICE => Device::Cpu,
+        UNKNOWN_DEVICE => Device::Unknown,
+        number if number < DEVICES => Device::Npu(number as u16),
+        // No such device exists; what happened on it is still worth telling.
+        _ => Device::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_of_a_pool_is_a_place_in_the_list_and_the_drivers_number_is_not() {
+        let mut numbers = DeviceNumbers::default();
+        assert_eq!(numbers.device(Space::PtaCaching, 1), Device::Npu(1));
+        numbers.see(" 2, 5 ").unwrap();
+        assert_eq!(numbers.device(Space::PtaCaching, 1), Device::Npu(5));
+        assert_eq!(numbers.device(Space::MindSpore, 0), Device::Npu(2));
+        assert_eq!(numbers.device(Space::Driver, 1), Device::Npu(1));
+        assert_eq!(numbers.seen_by_program(7), Device::Npu(7));
+        assert_eq!(numbers.device(Space::Driver, HOST_DEVICE), Device::Cpu);
+        assert_eq!(numbers.device(Space::Atb, u32::MAX), Device::Unknown);
+    }
+
+    #[test]
+    fn one_bad_token_discards_the_whole_list() {
+        for list in ["2,x", "2,,3", "-1", "2;3", "1024", "99999999999"] {
+            let mut numbers = DeviceNumbers::default();
+            let problem = numbers.see(list).unwrap_err();
+            assert!(problem.contains(VARIABLE) && problem.contains(list), "{problem}");
+            assert_eq!(numbers.device(Space::PtaCaching, 0), Device::Npu(0));
+        }
+        DeviceNumbers::default().see("").unwrap();
+    }
+}

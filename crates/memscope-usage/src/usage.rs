@@ -1,0 +1,32 @@
+//! One answer of the driver.
+use crate::UsageError;
+
+/// Memory of a device and of the processes on it at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// `None` if the driver does not say, as for devices without memory of the asked kind.
+    pub device: Option<DeviceMemory>,
+    /// Each process once, in order of its number; `None` if the driver does not say.
+    pub processes: Option<Vec<ProcessMemory>>,
+}
+
+/// Bytes, but no finer than the driver counts: MiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceMemory {
+    pub used_bytes: u64,
+    pub total_bytes: u64,
+}
+
+/// What a process holds on one device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessMemory {
+    pub pid: u32,
+    pub bytes: u64,
+}
+
+/// Somebody who knows; [`crate::Dcmi`] outside of tests.
+pub trait UsageSource {
+    /// In ascending order.
+    fn devices(&self) -> Vec<u32>;
+    fn sample(&mut self, device: u32) -> Result<Usage, UsageError>;
+}
