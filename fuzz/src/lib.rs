@@ -46,6 +46,7 @@ pub fn export_both(directory: &Path) {
             progress: &mut |_| {},
             cancel: None,
             symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
+            usage: None,
         };
         if let Ok(exported) = export_process(&mut process, directory, options, &mut |_| {}) {
             rows.push(exported.rows);

@@ -30,6 +30,8 @@ struct Live {
 pub(crate) struct Books {
     /// Heap blocks by address.
     heap: FxHashMap<u64, Live>,
+    /// The newest free of an address, for some addresses.
+    last_frees: [LastFree; LAST_FREES],
     /// Mappings by start; they never overlap.
     mappings: BTreeMap<u64, Live>,
     host: PoolUsage,
@@ -72,6 +74,20 @@ impl Counts {
     }
 }
 
+/// Frees remembered, each at a place given by its address.
+const LAST_FREES: usize = 1024;
+
+#[derive(Clone, Copy, Default, Debug)]
+struct LastFree {
+    address: u64,
+    time_ns: u64,
+    thread: u32,
+}
+
+fn freed_place(address: u64) -> usize {
+    (address >> 4) as usize % LAST_FREES
+}
+
 /// The kernel unmaps whole pages. Pages may be larger than this, but never smaller.
 const SMALLEST_PAGE: u64 = 4096;
 
@@ -79,6 +95,7 @@ impl Books {
     pub(crate) fn new() -> Books {
         Books {
             heap: FxHashMap::default(),
+            last_frees: [LastFree::default(); LAST_FREES],
             mappings: BTreeMap::new(),
             host: PoolUsage::new(Device::Cpu, Pool::Host),
             host_events: false,
@@ -113,6 +130,23 @@ impl Books {
             }
             _ => ControlFlow::Continue(()),
         }
+    }
+
+    /// Whether the event cannot be what happened next: an allocation of a live address, or a free of one that is not.
+    /// Gives the address, and whether the free is what is missing.
+    #[inline]
+    pub(crate) fn contradiction(&self, kind: EventKind) -> Option<(u64, bool)> {
+        match kind {
+            EventKind::HostAlloc { address, .. } => self.heap.contains_key(&address).then_some((address, true)),
+            EventKind::HostFree { address } => (!self.heap.contains_key(&address)).then_some((address, false)),
+            _ => None,
+        }
+    }
+
+    /// Whether another thread freed this address since `since_ns`, as far as that is remembered.
+    pub(crate) fn was_freed_by_another(&self, address: u64, thread: u32, since_ns: u64) -> bool {
+        let last = &self.last_frees[freed_place(address)];
+        last.address == address && last.thread != thread && last.time_ns >= since_ns
     }
 
     /// The pools that had an event, by device and pool.
@@ -204,7 +238,10 @@ impl Books {
         emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         match self.heap.remove(&address) {
-            Some(live) => self.emit_free(now, Origin::Heap, address, live, false, emit),
+            Some(live) => {
+                self.last_frees[freed_place(address)] = LastFree { address, time_ns: now.time_ns, thread: now.thread };
+                self.emit_free(now, Origin::Heap, address, live, false, emit)
+            }
             None => self.emit_unmatched(now, address, emit),
         }
     }

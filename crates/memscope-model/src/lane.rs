@@ -2,6 +2,7 @@
 use crate::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};
 use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 /// A lane being read, with its next event at hand.
 pub(crate) struct Lane {
@@ -12,11 +13,19 @@ pub(crate) struct Lane {
     ticks: u64,
     /// Bytes read when [`Lane::take_bytes`] was last called.
     told_bytes: u64,
+    /// Events read ahead of their turn.
+    ahead: VecDeque<Event>,
 }
 
 impl Lane {
     pub(crate) fn new(number: u32) -> Lane {
-        Lane { cursor: LaneCursor::new(number), definitions: Definitions::default(), ticks: 0, told_bytes: 0 }
+        Lane {
+            cursor: LaneCursor::new(number),
+            definitions: Definitions::default(),
+            ticks: 0,
+            told_bytes: 0,
+            ahead: VecDeque::new(),
+        }
     }
 
     /// Puts the next event into `event`, after its definitions were taken in; tells whether there is one. In place,
@@ -28,6 +37,10 @@ impl Lane {
         stacks: &mut Stacks,
         event: &mut Event,
     ) -> Result<bool, SpoolError> {
+        if let Some(next) = self.ahead.pop_front() {
+            *event = next;
+            return Ok(true);
+        }
         let Lane { cursor, definitions, .. } = self;
         let Some(next) = cursor.next_event(spool, &mut |definition| definitions.take_in(definition, stacks))? else {
             return Ok(false);
@@ -36,6 +49,29 @@ impl Lane {
         self.ticks = self.ticks.max(event.ticks);
         event.ticks = self.ticks;
         Ok(true)
+    }
+
+    /// Event number `index` after the one at hand, read ahead if need be.
+    pub(crate) fn peek(
+        &mut self,
+        index: usize,
+        spool: &Spool,
+        stacks: &mut Stacks,
+    ) -> Result<Option<Event>, SpoolError> {
+        while self.ahead.len() <= index {
+            let Lane { cursor, definitions, .. } = self;
+            let next = cursor.next_event(spool, &mut |definition| definitions.take_in(definition, stacks))?;
+            let Some(mut event) = next else { return Ok(None) };
+            self.ticks = self.ticks.max(event.ticks);
+            event.ticks = self.ticks;
+            self.ahead.push_back(event);
+        }
+        Ok(self.ahead.get(index).copied())
+    }
+
+    /// Takes an event that [`Lane::peek`] showed out of the order.
+    pub(crate) fn take(&mut self, index: usize) -> Option<Event> {
+        self.ahead.remove(index)
     }
 
     /// The stack of a node of this lane; `None` if its definition is lost.

@@ -37,6 +37,8 @@ pub(crate) struct Replay<'p> {
     recorded: u64,
     events_without_stack: u64,
     interrupted: bool,
+    /// How many more lanes may be searched for missing events; made-up recordings must not take for ever.
+    searches: u32,
 }
 
 /// Hands events to the visitor: those of the devices asked for, with a word on whether their time was.
@@ -76,6 +78,8 @@ impl Delivery {
 struct Pending {
     lane: Lane,
     event: Event,
+    /// The event contradicts the books, and what could be done about it was.
+    settled: bool,
 }
 
 /// What stands in a lane before its first event is read; never booked.
@@ -99,6 +103,7 @@ impl<'p> Replay<'p> {
             recorded: 0,
             events_without_stack: 0,
             interrupted: false,
+            searches: 1 << 22,
         })
     }
 
@@ -109,7 +114,7 @@ impl<'p> Replay<'p> {
         let mut lanes = Vec::new();
         let mut order = BinaryHeap::new();
         for number in self.spool.lanes() {
-            let mut pending = Pending { lane: Lane::new(number), event: NO_EVENT };
+            let mut pending = Pending { lane: Lane::new(number), event: NO_EVENT, settled: false };
             if self.advance(&mut pending)? {
                 order.push(Reverse((pending.event.ticks, lanes.len())));
                 lanes.push(Some(pending));
@@ -118,13 +123,27 @@ impl<'p> Replay<'p> {
             }
         }
         // Two lanes with events of the same tick take turns by number: which came first cannot be told any more.
-        while let Some(Reverse((_, index))) = order.pop() {
+        while let Some(Reverse((ticks, index))) = order.pop() {
             let Some(pending) = lanes[index].as_mut() else { continue };
+            if pending.event.ticks != ticks {
+                // The event that was due was taken out of turn.
+                order.push(Reverse((pending.event.ticks, index)));
+                continue;
+            }
             let limit = order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
             let turn = self.run_lane(pending, index, limit, visit, &mut progress)?;
             progress.done += pending.lane.take_bytes();
             match turn {
                 Turn::Over => order.push(Reverse((pending.event.ticks, index))),
+                Turn::Contradiction => {
+                    pending.settled = true;
+                    let event = pending.event;
+                    order.push(Reverse((event.ticks, index)));
+                    if self.settle(event, index, &mut lanes, visit, &mut outcome)?.is_break() {
+                        self.interrupted = true;
+                        break;
+                    }
+                }
                 // Dropping the lane gives its block back: a program may have had thousands of threads.
                 Turn::Finished => {
                     finish(&pending.lane, &mut outcome);
@@ -157,6 +176,10 @@ impl<'p> Replay<'p> {
         const EVENTS_A_REPORT: u64 = 1 << 16;
         loop {
             let Event { ticks, thread, stack, kind } = pending.event;
+            if !pending.settled && limit.0 != u64::MAX && self.books.contradiction(kind).is_some() {
+                return Ok(Turn::Contradiction);
+            }
+            pending.settled = false;
             let stack = pending.lane.stack(stack, self.stacks).unwrap_or_else(|| {
                 self.events_without_stack += 1;
                 StackId::NONE
@@ -187,6 +210,88 @@ impl<'p> Replay<'p> {
                 return Ok(Turn::Over);
             }
         }
+    }
+
+    /// Looks for the event whose absence makes `event` impossible, among those of other lanes that are a little later,
+    /// and books it first.
+    ///
+    /// Two threads that hand an address over may be dated in the wrong order: the processor reads its counter early while
+    /// it waits for the other's memory.
+    #[cold]
+    fn settle(
+        &mut self,
+        event: Event,
+        index: usize,
+        lanes: &mut [Option<Pending>],
+        visit: Visit<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<ControlFlow<()>, ModelError> {
+        let Some((address, frees)) = self.books.contradiction(event.kind) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let time_ns = self.timeline.epoch_ns(event.ticks);
+        // A free that another thread's, dated too early, has anticipated: then this lane's own next allocation of the
+        // address is the block it freed.
+        let anticipated =
+            !frees && self.books.was_freed_by_another(address, event.thread, time_ns.saturating_sub(SOON_NS));
+        for (other, place) in lanes.iter_mut().enumerate() {
+            let Some(pending) = place.as_mut().filter(|_| other != index || anticipated) else { continue };
+            let Some(left) = self.searches.checked_sub(1) else { break };
+            self.searches = left;
+            let Some((missing, was_next)) = self.take_missing(pending, address, frees, time_ns)? else { continue };
+            // Threads that hand over all the time are no reason to give up.
+            self.searches = self.searches.saturating_add(other as u32 + 1);
+            let stack = pending.lane.stack(missing.stack, self.stacks).unwrap_or(StackId::NONE);
+            let now = Moment { time_ns, thread: missing.thread, stack };
+            if was_next && !self.advance(pending)? {
+                finish(&pending.lane, outcome);
+                *place = None;
+            }
+            self.recorded += 1;
+            let Replay { books, delivery, stacks, .. } = self;
+            let stacks = &**stacks;
+            return Ok(books.enter(now, missing.kind, &mut |event| delivery.memory(event, stacks, &mut *visit)));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The first event of the lane about `address`, if it is the kind that is missing and comes soon after `time_ns`, and
+    /// whether it is the one at hand; one further ahead is taken out of the lane.
+    fn take_missing(
+        &mut self,
+        pending: &mut Pending,
+        address: u64,
+        frees: bool,
+        time_ns: u64,
+    ) -> Result<Option<(Event, bool)>, SpoolError> {
+        const MOST_EVENTS: usize = 4096;
+        let mut event = pending.event;
+        for index in 0..MOST_EVENTS {
+            if !is_of_host(event.kind) || self.timeline.epoch_ns(event.ticks) > time_ns.saturating_add(SOON_NS) {
+                break;
+            }
+            let is_free = match event.kind {
+                EventKind::HostAlloc { address: of, .. } if of == address => Some(false),
+                EventKind::HostFree { address: of } if of == address => Some(true),
+                _ => None,
+            };
+            if is_free == Some(frees) {
+                let ahead = index.checked_sub(1);
+                if let Some(ahead) = ahead {
+                    pending.lane.take(ahead);
+                }
+                return Ok(Some((event, ahead.is_none())));
+            }
+            // In the lane of the contradiction the first such event is the contradiction itself.
+            if is_free.is_some() && !(index == 0 && pending.settled) {
+                break;
+            }
+            match pending.lane.peek(index, self.spool, self.stacks)? {
+                Some(next) => event = next,
+                None => break,
+            }
+        }
+        Ok(None)
     }
 
     /// Goes on to the lane's next event; tells whether there is one.
@@ -419,10 +524,15 @@ fn waits_for_total(kind: EventKind) -> bool {
     )
 }
 
+/// How far apart two events of one address may be dated in the wrong order.
+const SOON_NS: u64 = 20_000;
+
 /// Why a lane's turn ended.
 enum Turn {
     /// Another lane has the next event.
     Over,
+    /// The lane's next event cannot be what happened next.
+    Contradiction,
     Finished,
     Interrupted,
 }

@@ -217,3 +217,46 @@ fn a_moved_mapping_is_freed_and_allocated_and_a_moved_file_mapping_is_nothing() 
     assert_eq!(told, expected);
     assert_eq!(outcome.unknown_unmaps, 1);
 }
+
+#[test]
+fn events_of_one_address_dated_in_the_wrong_order_on_two_threads_are_put_right() {
+    // Thread 2 frees what thread 1 allocated, and thread 1 is then given the address again; each dated a little early.
+    let mut spool = SpoolBuilder::new();
+    let (one, two) = (spool.lane(1), spool.lane(2));
+    spool.free(two, 1000, 0x40, 0).free(two, 9000, 0x80, 0);
+    spool.alloc(one, 1020, 0x40, 7, 0).alloc(one, 2000, 0x80, 5, 0).alloc(one, 8990, 0x80, 6, 0);
+    let (events, outcome) = replay(&mut record(&mut spool).process);
+    let told: Vec<_> = events.iter().map(|event| (event.action, event.address, event.size)).collect();
+    let expected = [
+        (Action::Malloc, 0x40, 7),
+        (Action::Free, 0x40, 7),
+        (Action::Malloc, 0x80, 5),
+        (Action::Free, 0x80, 5),
+        (Action::Malloc, 0x80, 6),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!((outcome.unmatched_frees, outcome.replaced_blocks), (0, 0));
+    super::check_books(&events, &outcome);
+}
+
+#[test]
+fn an_event_that_is_missing_for_long_is_not_looked_for() {
+    let mut spool = SpoolBuilder::new();
+    let (one, two) = (spool.lane(1), spool.lane(2));
+    spool.free(two, 1000, 0x40, 0).alloc(two, 2_000_000, 0x90, 1, 0);
+    spool.alloc(one, 1_000_000, 0x40, 7, 0);
+    let (_, outcome) = replay(&mut record(&mut spool).process);
+    assert_eq!((outcome.unmatched_frees, outcome.mallocs), (1, 2));
+}
+
+#[test]
+fn a_free_dated_before_the_realloc_it_follows_does_not_leave_a_block_behind() {
+    // Thread 1 resizes in place and hands over; thread 2's free is dated before the resize began.
+    let mut spool = SpoolBuilder::new();
+    let (one, two) = (spool.lane(1), spool.lane(2));
+    spool.alloc(one, 10, 0x40, 7, 0).free(one, 1010, 0x40, 0).alloc(one, 1030, 0x40, 9, 0);
+    spool.free(two, 1000, 0x40, 0).alloc(two, 5000, 0x90, 1, 0);
+    let (events, outcome) = replay(&mut record(&mut spool).process);
+    assert_eq!((outcome.unmatched_frees, outcome.replaced_blocks, outcome.live_blocks().len()), (0, 0, 1));
+    super::check_books(&events, &outcome);
+}

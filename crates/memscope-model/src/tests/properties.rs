@@ -53,9 +53,10 @@ pub(super) fn build(steps: &[(usize, u64, Step)]) -> SpoolBuilder {
             spool.unknown_node(*lane, node, node - 1, 0x1000 + u64::from(node));
         }
     }
+    // Further apart than events that are put right when they contradict each other.
     let mut ticks = 0;
     for (lane, wait, step) in steps {
-        ticks += wait;
+        ticks += (wait + 1) * 100_000;
         let lane = lanes[*lane];
         match *step {
             Step::Alloc { slot, size, node } => spool.alloc(lane, ticks, slot << 4, size, node),
@@ -109,7 +110,7 @@ fn in_order(steps: &[(usize, u64, Step)]) -> Vec<(u64, usize, Step)> {
     let mut ordered: Vec<_> = steps
         .iter()
         .map(|(lane, wait, step)| {
-            ticks += wait;
+            ticks += (wait + 1) * 100_000;
             (ticks, *lane, *step)
         })
         .collect();
