@@ -111,7 +111,10 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
             lines.push(format!("{} {what}", count(number)));
         }
     };
-    counted_line(outcome.unmatched_frees, "frees of blocks whose allocation was not seen");
+    counted_line(
+        outcome.unmatched_frees,
+        "frees of blocks whose allocation was not seen (a forked child frees what its parent allocated)",
+    );
     counted_line(outcome.replaced_blocks, "blocks whose free was not seen before their address was used again");
     counted_line(outcome.events_without_stack, "events whose call stack is lost");
     counted_line(outcome.unknown_records, "records of a newer version were skipped");
@@ -154,12 +157,18 @@ fn site_line(site: &Site, whole: u64) -> String {
     format!("  {:>10} {share:>5.1}% {blocks:>13}  {}", bytes(site.bytes), site.place)
 }
 
-/// A command line cut to what fits beside the numbers.
+/// A command line on one line, cut to what fits beside the numbers.
 fn shortened(command: &str) -> String {
     const LONGEST: usize = 60;
-    if command.chars().count() <= LONGEST {
-        return command.to_owned();
+    let mut words = command.split_whitespace();
+    let mut line = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        line.push(' ');
+        line.push_str(word);
     }
-    let kept: String = command.chars().take(LONGEST - 1).collect();
+    if line.chars().count() <= LONGEST {
+        return line;
+    }
+    let kept: String = line.chars().take(LONGEST - 1).collect();
     format!("{kept}…")
 }
