@@ -9,6 +9,7 @@ PREFIX ?= /usr/local
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 STAGE := $(TARGET)/stage
 DEMO := $(TARGET)/demo
+SIM := $(TARGET)/sim
 # Names a user may have in a script; the recording library does the work of all of them.
 EMPTY_LIBRARIES := libascend_mstx_hook.so libleaks_ascend_hal_hook.so libatb_abi_0_hook.so libatb_abi_1_hook.so
 
@@ -16,7 +17,7 @@ EMPTY_LIBRARIES := libascend_mstx_hook.so libleaks_ascend_hal_hook.so libatb_abi
 PRELOADED := -p memscope-preload -p memscope-preload-host
 NOT_PRELOADED := --exclude memscope-preload --exclude memscope-preload-host
 
-.PHONY: build demo test bench install fuzz check clean packages-build packages-test
+.PHONY: build demo test test-frameworks sim bench install fuzz check clean packages-build packages-test
 
 build: packages-build ## Build the command and the recording libraries into target/stage
 	$(CARGO) build --release --locked -p memscope-cli
@@ -44,7 +45,7 @@ demo: build ## Record a small program with a leak and show where it comes from
 	"$(STAGE)/bin/msmemscope" --device=cpu --call-stack=c --output="$(DEMO)/output" -- "$(DEMO)/leaky"
 	"$(STAGE)/bin/msmemscope" export "$(DEMO)/output" --format db
 
-test: packages-test build ## Run every test
+test: packages-test build sim ## Run every test but those of test-frameworks
 	scripts/check-layers
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace $(NOT_PRELOADED) --all-targets --locked -- -D warnings
@@ -52,6 +53,13 @@ test: packages-test build ## Run every test
 	MSMEMSCOPE_STAGE="$(STAGE)" $(CARGO) test --workspace $(NOT_PRELOADED) --locked --no-fail-fast
 	scripts/check-preload "$(STAGE)"
 	scripts/check-demo "$(STAGE)"
+	python3 tests/frameworks/run.py quick --stage "$(STAGE)" --sim "$(SIM)"
+
+test-frameworks: packages-test build sim ## Run the tests with MindSpore and with an older torch_npu
+	python3 tests/frameworks/run.py further --stage "$(STAGE)" --sim "$(SIM)"
+
+sim: packages-build ## Build the simulated CANN into target/sim
+	CARGO_TARGET_DIR="$(SIM)" sim/build.sh
 
 bench: build ## Measure cost against the bare run and against peers
 	python3 bench/run.py
@@ -63,7 +71,7 @@ packages-build:
 	@scripts/packages cc:gcc
 
 packages-test:
-	@scripts/packages cc:gcc c++:g++ python3:python3 nm:binutils setpriv:util-linux \
+	@scripts/packages cc:gcc c++:g++ python3:python3 nm:binutils readelf:binutils setpriv:util-linux \
 	    /usr/lib/x86_64-linux-gnu/libjemalloc.so.2:libjemalloc2
 
 clean:

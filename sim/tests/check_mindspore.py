@@ -1,6 +1,6 @@
 """Runs MindSpore's real memory pool on the simulated CANN and compares what it says with what a preloaded tool sees.
 
-    python3 sim/tests/mindspore_symbols.py <toolkit> <directory of the mindspore package>
+    python3 sim/tests/wheel_symbols.py <toolkit> <directory of the mindspore package>
     source <toolkit>/env.sh
     <python with mindspore 2.7.1> sim/tests/check_mindspore.py
 

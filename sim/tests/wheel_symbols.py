@@ -1,11 +1,12 @@
-"""Gives the simulated CANN the symbols a MindSpore wheel is linked to beyond what the simulator has.
+"""Gives the simulated CANN the symbols a framework's wheel is linked to beyond what the simulator has.
 
-    mindspore_symbols.py <toolkit> <directory of the mindspore package>
+    wheel_symbols.py <toolkit> <directory of the mindspore or torch_npu package>
 
-MindSpore's Ascend plugin refers to about two hundred C++ functions of the graph engine, most of them called only when a
-graph is compiled by it. They differ from version to version, so they are taken from the wheel: every symbol its Ascend
-libraries need and nobody has becomes a function that returns 0, in libge_runner.so of the toolkit. The factory of graph
-operators alone must say that it knows an operator and hand out an empty one.
+MindSpore's Ascend plugin, and torch_npu before 2.7, refer to hundreds of C++ functions of the graph engine, most of them
+called only when a graph is compiled by it. They differ from version to version, so they are taken from the wheel: every
+symbol its Ascend libraries need and nobody has becomes a function that returns 0, in libge_runner.so of the toolkit. Only
+two factories must do more: that of graph operators says that it knows an operator and hands out an empty one, that of
+status texts has a place for them.
 """
 
 import ctypes
@@ -15,13 +16,19 @@ import subprocess
 import sys
 import tempfile
 
-PLUGIN_LIBRARIES = ["lib/plugin/libmindspore_ascend.so.2", "lib/plugin/libmindspore_ops_ascend.so", "lib/plugin/ascend/*.so"]
+# By package: the libraries that are linked to CANN, and the packages beside it whose libraries they use.
+WHEELS = {
+    "mindspore": (["lib/plugin/libmindspore_ascend.so.2", "lib/plugin/libmindspore_ops_ascend.so", "lib/plugin/ascend/**/*.so"], []),
+    "torch_npu": (["lib/libtorch_npu.so", "lib/libnpu_profiler.so", "_C*.so"], ["torch"]),
+}
 # Those have other providers: the interpreter, MPI, and CANN's own optional parts.
 NOT_OURS = re.compile(r"_?Py|MPI_|ompi_|_ZN3atb|_ZN3Mki|_ZNK3atb|_ZNK3Mki")
 
-# An operator object is a pointer to its functions and a shared pointer; it is returned through the first argument.
 BEHAVIOUR = {
     "_ZN2ge15OperatorFactory9IsExistOp": "int {name}(void) {{ return 1; }}\n",
+    # A std::map, into which the caller inserts by itself: the links of an empty one lead to its own header.
+    "_ZN2ge13StatusFactory8Instance": "static void *texts[8] = {{0, 0, 0, &texts[1], &texts[1]}};\nvoid *{name}(void) {{ return texts; }}\n",
+    # An operator object is a pointer to its functions and a shared pointer; it is returned through the first argument.
     "_ZN2ge15OperatorFactory14CreateOperator": "void *{name}(void **result) {{ return result[0] = result[1] = result[2] = 0, result; }}\n",
 }
 NOTHING = "void *{name}(void) {{ return 0; }}\n"
@@ -43,8 +50,11 @@ def symbols(library, defined):
 def main(toolkit, package):
     toolkit, package = pathlib.Path(toolkit), pathlib.Path(package)
     stub = toolkit / "lib64/libge_runner.so"
-    needing = [path for pattern in PLUGIN_LIBRARIES for path in package.glob(pattern)]
-    providing = [path for path in package.rglob("*.so*") if path.is_file() and "gpu" not in str(path)]
+    linked, companions = WHEELS[package.name]
+    needing = [path for pattern in linked for path in package.glob(pattern)]
+    directories = [package, *(package.parent / companion for companion in companions)]
+    libraries = (path for directory in directories for path in directory.rglob("*.so*"))
+    providing = [path for path in libraries if path.is_file() and "gpu" not in str(path)]
     providing += [path for path in (toolkit / "lib64").glob("*.so") if path != stub]
     wanted = set().union(*(symbols(path, False) for path in needing))
     wanted -= set().union(*(symbols(path, True) for path in providing))

@@ -1,0 +1,65 @@
+"""MindSpore: its pool's own statistics against the export."""
+
+from collections import namedtuple
+
+from environments import REPOSITORY, mindspore
+from recording import Row, expect_equal, record
+
+GRAPH = {"WORKLOAD_MODE": "graph"}
+
+
+def export(site, toolkit, python, case):
+    program = [python, REPOSITORY / "sim/tests" / case.script, *case.arguments]
+    run = record(site.stage, site.output(), program, toolkit.variables() | case.variables)
+    expect_equal("exit status", (0, ""), (run.status, run.messages[-1500:] if run.status else ""))
+    (report,) = run.reports
+    (process,) = [process for process in run.processes if "0" in process.files]
+    return report, process
+
+
+class Case(namedtuple("Case", "name version script variables repeated arguments", defaults=({}, False, ()))):
+    def run(self, site):
+        python = mindspore(self.version)
+        toolkit = site.toolkit.completed_for("mindspore", python, site.scratch / "toolkit")
+        report, process = export(site, toolkit, python, self)
+        device = report["device"]
+        pool, driver = process.pool(device, "MINDSPORE"), process.pool(device, "HAL")
+        expect_equal("peak", report["peak_allocated"], pool.peak)
+        expect_equal("the largest `used`", report["peak_allocated"], max(pool.uses, default=None))
+        expect_equal("peak of the driver", report["peak_reserved"], driver.peak)
+        if self.repeated:
+            _, again = export(site, toolkit, python, self)
+            expect_equal("events that differ between two runs", [], differences(process, again, device))
+        return (f"{pool.allocations} allocations, {pool.frees} frees, peak {pool.peak}, driver {driver.allocations} blocks,"
+                f" peak {driver.peak}{', twice the same events' if self.repeated else ''}")
+
+
+def differences(first, second, device):
+    one, other = (comparable(process.rows(device)) for process in (first, second))
+    differing = [pair for pair in zip(one, other) if pair[0] != pair[1]][:3]
+    return differing or ([] if len(one) == len(other) else [f"{len(one)} and {len(other)} events"])
+
+
+def comparable(rows):
+    """What two runs of a deterministic program have in common: not the process, nor the time, nor the driver's handles,
+    which are host addresses here; those become ordinals."""
+    handles, events = {}, []
+    for row in filter(Row.is_memory, rows):
+        if row.attributes.get("alloc_type") == "create":
+            handles[row.address] = f"handle {len(events)}"
+        address = handles.get(row.address, row.address)
+        attributes = {key: value for key, value in row.attributes.items() if key != "addr"}
+        events.append((row.event, row.type, row.cells["Device Id"], address, attributes))
+    # What is left when the interpreter ends goes in the order of its own tables, which are by address.
+    training = 1 + max(at for at, (event, *_) in enumerate(events) if event == "MALLOC")
+    ending = sorted((*event, address, attributes["allocation_id"]) for *event, address, attributes in events[training:])
+    return events[:training] + ending
+
+
+CASES = [
+    Case("MindSpore 2.7.1 perceptron", "2.7.1", "mindspore_mlp.py", repeated=True),
+    Case("MindSpore 2.7.1 perceptron as a graph", "2.7.1", "mindspore_mlp.py", GRAPH),
+    Case("MindSpore 2.7.1 transformer", "2.7.1", "mindspore_transformer.py", repeated=True),
+    Case("MindSpore 2.7.1 transformer as a graph", "2.7.1", "mindspore_transformer.py", GRAPH),
+    Case("MindSpore 2.10.0 perceptron", "2.10.0", "mindspore_mlp.py"),
+]

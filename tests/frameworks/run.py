@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Real frameworks under msmemscope on the simulated CANN: what the export says must be what the framework says.
+
+    tests/frameworks/run.py quick|further|all [--stage DIR] [--sim DIR] [--only TEXT]
+
+quick: a C program that does what frameworks do, and torch_npu 2.7.1. further: MindSpore 2.7.1 and 2.10.0, and torch_npu
+2.6.0. Needs `make build sim`. One line per case; exit status 1 if one fails, and, if CI is set, also if one is skipped.
+Frameworks are installed into MSMEMSCOPE_CACHE (default .cache/frameworks of the repository).
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import tempfile
+import time
+import traceback
+
+import device_cases
+import mindspore_cases
+import torch_cases
+from environments import REPOSITORY, Toolkit, Unavailable
+from recording import Failed
+
+QUICK = device_cases.CASES + torch_cases.CURRENT_CASES
+FURTHER = mindspore_cases.CASES + torch_cases.OLD_CASES
+SETS = {"quick": QUICK, "further": FURTHER, "all": QUICK + FURTHER}
+
+
+class Site:
+    """Where the case finds what is under test, and where it may write."""
+
+    def __init__(self, stage, sim, scratch):
+        self.stage = stage
+        self.toolkit = Toolkit(sim / "ascend-toolkit/latest")
+        self.toolkit_without_inner = Toolkit(sim / "ascend-toolkit-no-inner/latest")
+        self.scratch = scratch
+        self.outputs = 0
+
+    def output(self):
+        self.outputs += 1
+        return self.scratch / f"output{self.outputs}"
+
+
+def attempt(case, stage, sim):
+    """`passed`, `FAILED` or `SKIPPED`, and what there is to say of it."""
+    with tempfile.TemporaryDirectory(prefix="msmemscope-") as scratch:
+        try:
+            return "passed", case.run(Site(stage, sim, pathlib.Path(scratch)))
+        except Unavailable as why:
+            return "SKIPPED", str(why)
+        except Failed as why:
+            return "FAILED", str(why)
+        except Exception:  # One broken case must not hide the others.
+            return "FAILED", traceback.format_exc()
+
+
+def main():
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target").resolve()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("set", choices=SETS)
+    parser.add_argument("--stage", type=pathlib.Path, default=target / "stage", help="the installation under test")
+    parser.add_argument("--sim", type=pathlib.Path, default=target / "sim", help="where sim/build.sh has put its trees")
+    parser.add_argument("--only", default="", help="run the cases with this text in their names")
+    arguments = parser.parse_args()
+    for needed in (arguments.stage / "bin/msmemscope", arguments.sim / "ascend-toolkit/latest/lib64"):
+        if not needed.exists():
+            sys.exit(f"{needed} does not exist; run `make build sim` first")
+
+    counts = dict.fromkeys(("passed", "FAILED", "SKIPPED"), 0)
+    for case in SETS[arguments.set]:
+        if arguments.only in case.name:
+            began = time.monotonic()
+            outcome, details = attempt(case, arguments.stage.resolve(), arguments.sim.resolve())
+            counts[outcome] += 1
+            print(f"{outcome} {case.name} ({time.monotonic() - began:.1f} s): {details}", flush=True)
+    print(f"{counts['passed']} passed, {counts['FAILED']} failed, {counts['SKIPPED']} skipped")
+    if counts["SKIPPED"]:
+        print("frameworks: NOT EVERYTHING WAS TESTED, see SKIPPED above", file=sys.stderr)
+    return 1 if counts["FAILED"] or not any(counts.values()) or (counts["SKIPPED"] and os.environ.get("CI")) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
