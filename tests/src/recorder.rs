@@ -10,13 +10,22 @@ pub struct Recorder {
     c_depth: u32,
     python_depth: u32,
     size_cap: u64,
+    /// Further settings, each with a semicolon behind it.
+    further: String,
     preloaded_after: Vec<PathBuf>,
 }
 
 impl Recorder {
     /// Host memory without stacks, into `output`.
     pub fn into_directory(output: &Path) -> Recorder {
-        Recorder { output: output.to_owned(), c_depth: 0, python_depth: 0, size_cap: 0, preloaded_after: Vec::new() }
+        Recorder {
+            output: output.to_owned(),
+            c_depth: 0,
+            python_depth: 0,
+            size_cap: 0,
+            further: String::new(),
+            preloaded_after: Vec::new(),
+        }
     }
 
     pub fn c_stacks(self, depth: u32) -> Recorder {
@@ -29,6 +38,11 @@ impl Recorder {
 
     pub fn size_cap(self, bytes: u64) -> Recorder {
         Recorder { size_cap: bytes, ..self }
+    }
+
+    pub fn setting(mut self, key: &str, value: &str) -> Recorder {
+        self.further.push_str(&format!("{key}={value};"));
+        self
     }
 
     /// Preloads a further library behind ours.
@@ -46,10 +60,11 @@ impl Recorder {
         let libraries: Vec<String> =
             ours.iter().chain(&self.preloaded_after).map(|path| path.display().to_string()).collect();
         let settings = format!(
-            "v=1;run=4711;utc=0;c={};py={};cpu=1;max={};dir={}",
+            "v=1;run=4711;utc=0;c={};py={};cpu=1;max={};{}dir={}",
             self.c_depth,
             self.python_depth,
             self.size_cap,
+            self.further,
             self.output.display()
         );
         [("LD_PRELOAD", libraries.join(":")), ("MSMEMSCOPE_RECORD", settings)]

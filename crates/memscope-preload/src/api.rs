@@ -1,6 +1,6 @@
 //! The C table, filled.
 use crate::api_table::{API_VERSION, Api};
-use memscope_recorder::{Entry, slot};
+use memscope_recorder::{Entry, control, slot};
 
 static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     size: size_of::<Api>() as u32,
@@ -14,6 +14,9 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     host_map,
     host_unmap,
     host_remapped,
+    start,
+    stop,
+    step,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
@@ -79,4 +82,16 @@ unsafe extern "C" fn host_remapped(
 ) {
     // SAFETY: the caller holds the guard and passes its own entry.
     unsafe { memscope_recorder::host_remapped((old, old_size), (new, new_size), began, entry(stack, frame)) }
+}
+
+extern "C" fn start() {
+    control::start();
+}
+
+extern "C" fn stop() {
+    control::stop();
+}
+
+extern "C" fn step() {
+    control::step();
 }

@@ -1,4 +1,5 @@
-//! The C table through which other code in the process talks to the recorder: `const Api *msmemscope_api(void)`.
+//! The C table through which other code in the process talks to the recorder: `const Api *msmemscope_api(void)`. What
+//! programs may use of it is in `include/msmemscope.h`.
 //!
 //! Compiled into both sides (the host wrappers include this file), so that they agree without linking each other.
 //! Append only; a consumer checks `size` before it uses a member.
@@ -33,6 +34,10 @@ pub(crate) struct Api {
         stack: usize,
         frame: usize,
     ),
+    /// Tracing from here on, up to here, and the end of a step.
+    pub(crate) start: extern "C" fn(),
+    pub(crate) stop: extern "C" fn(),
+    pub(crate) step: extern "C" fn(),
 }
 
 pub(crate) const API_VERSION: u32 = 1;

@@ -17,6 +17,8 @@ pub(crate) struct Config {
     pub(crate) python_depth: usize,
     /// Bytes a process may write, 0 for no limit.
     pub(crate) size_cap: u64,
+    /// Tracing begins with the program's own `start`.
+    pub(crate) deferred: bool,
 }
 
 impl Config {
@@ -29,6 +31,7 @@ impl Config {
             c_depth: 0,
             python_depth: 0,
             size_cap: 0,
+            deferred: false,
         }
     }
 
@@ -42,6 +45,7 @@ impl Config {
         config.utc_offset_seconds = config.number(b"utc").unwrap_or(0);
         config.c_depth = config.number(b"c").unwrap_or(0).clamp(0, 1000) as usize;
         config.python_depth = config.number(b"py").unwrap_or(0).clamp(0, 1000) as usize;
+        config.deferred = config.number(b"mode") == Some(1);
         config.size_cap = config.number(b"max").unwrap_or(0).max(0) as u64;
         Some(config)
     }

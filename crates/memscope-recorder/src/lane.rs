@@ -4,6 +4,7 @@
 //! register); instead a new thread looks for a lane whose thread is gone and takes it over, with its window, its
 //! stack memory and its numbers. So a program that starts a million threads has as many lanes as it had threads at once.
 use crate::clock;
+use crate::control;
 use crate::process::{self, MAX_LANES, Process};
 use crate::slot::{self, Slot};
 use crate::stacks::Stacks;
@@ -257,7 +258,7 @@ pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut L
                 lane.calibrate();
             }
             let mut stack = NodeId::NONE;
-            if lane.stacks.wanted() && entry.wants_stack() {
+            if lane.stacks.wanted() && entry.wants_stack() && control::is_tracing() {
                 stack = lane.stacks.capture(entry, &mut lane.writer);
                 // New definitions may have filled the window.
                 if !lane.writer.make_ready() {

@@ -18,6 +18,7 @@
 
 mod clock;
 mod config;
+pub mod control;
 pub mod device;
 mod files;
 mod lane;

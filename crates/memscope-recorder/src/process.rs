@@ -1,6 +1,7 @@
 //! One recording per process image, and one per forked child.
 use crate::clock::{self, Calibration};
 use crate::config::{self, Config};
+use crate::control;
 use crate::files::SpoolFile;
 use crate::lane::Lane;
 use crate::names::Path;
@@ -140,6 +141,9 @@ fn prepare_image() -> bool {
     if config.c_depth > 0 || config.python_depth > 0 {
         stacks::initialise(config.python_depth > 0);
         forget_loader_errors();
+    }
+    if config.deferred {
+        control::defer();
     }
     // SAFETY: we are the one thread between `STATE_NEW` and the published state.
     unsafe { *IMAGE.config.get() = config };

@@ -1,0 +1,48 @@
+//! What a program may ask of the recorder: to trace from here to there, and to note the end of a step.
+//!
+//! Blocks are recorded whether tracing is on or not, so that a later free or leak of an earlier block is understood; what
+//! is off costs no stacks, and what is shown is decided offline.
+use crate::device::{SystemKind, system};
+use crate::slot::Guard;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
+
+static TRACING: AtomicBool = AtomicBool::new(true);
+static STEPS: AtomicU64 = AtomicU64::new(0);
+
+#[inline(always)]
+pub(crate) fn is_tracing() -> bool {
+    TRACING.load(Relaxed)
+}
+
+/// The user asked for nothing before `start`.
+pub(crate) fn defer() {
+    TRACING.store(false, Relaxed);
+}
+
+/// Tracing begins.
+pub fn start() {
+    TRACING.store(true, Relaxed);
+    note(SystemKind::StartTrace, 0);
+}
+
+/// Tracing ends, until the next `start`.
+pub fn stop() {
+    note(SystemKind::StopTrace, 0);
+    TRACING.store(false, Relaxed);
+}
+
+/// A step ends, and the next begins.
+pub fn step() {
+    note(SystemKind::Step, STEPS.fetch_add(1, Relaxed) + 1);
+}
+
+fn note(kind: SystemKind, value: u64) {
+    let mark = 0usize;
+    // SAFETY: the word is on our stack and does not change while the guard is held.
+    unsafe {
+        if let Some(_guard) = Guard::enter(&raw const mark as usize) {
+            system(kind, value);
+        }
+    }
+}
