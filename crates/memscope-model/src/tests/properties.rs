@@ -53,10 +53,7 @@ pub(super) fn build(steps: &[(usize, u64, Step)]) -> SpoolBuilder {
             spool.unknown_node(*lane, node, node - 1, 0x1000 + u64::from(node));
         }
     }
-    // Further apart than events that are put right when they contradict each other.
-    let mut ticks = 0;
-    for (lane, wait, step) in steps {
-        ticks += (wait + 1) * 100_000;
+    for ((lane, _, step), ticks) in steps.iter().zip(times(steps)) {
         let lane = lanes[*lane];
         match *step {
             Step::Alloc { slot, size, node } => spool.alloc(lane, ticks, slot << 4, size, node),
@@ -104,16 +101,25 @@ fn expected_pages(ordered: &[(u64, usize, Step)]) -> Vec<u64> {
     mapped.into_iter().collect()
 }
 
+/// When each step happens. Steps of one lane may share a moment; those of different lanes are further apart than events
+/// that are put right when they contradict each other.
+fn times(steps: &[(usize, u64, Step)]) -> Vec<u64> {
+    const APART: u64 = 100_000;
+    let mut ticks = 0;
+    let mut previous = None;
+    let times = steps.iter().map(|(lane, wait, _)| {
+        let together = *wait == 0 && previous == Some(*lane);
+        previous = Some(*lane);
+        ticks += if together { 0 } else { (wait + 1) * APART };
+        ticks
+    });
+    times.collect()
+}
+
 /// The steps in the order of a replay: by time, then lane, then as written.
 fn in_order(steps: &[(usize, u64, Step)]) -> Vec<(u64, usize, Step)> {
-    let mut ticks = 0;
-    let mut ordered: Vec<_> = steps
-        .iter()
-        .map(|(lane, wait, step)| {
-            ticks += (wait + 1) * 100_000;
-            (ticks, *lane, *step)
-        })
-        .collect();
+    let mut ordered: Vec<_> =
+        steps.iter().zip(times(steps)).map(|((lane, _, step), ticks)| (ticks, *lane, *step)).collect();
     ordered.sort_by_key(|(ticks, lane, _)| (*ticks, *lane));
     ordered
 }
