@@ -19,6 +19,29 @@ pub(crate) struct Config {
     pub(crate) size_cap: u64,
     /// Tracing begins with the program's own `start`.
     pub(crate) deferred: bool,
+    pub(crate) wanted: Wanted,
+}
+
+/// Which events besides those of memory the user asked for; memory's are always recorded, because later ones are
+/// understood from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Launches of operators: level `op` and event `launch`.
+    pub operators: bool,
+    /// Launches of kernels: level `kernel` and event `launch`.
+    pub kernels: bool,
+    /// Accesses to tensors: event `access`.
+    pub accesses: bool,
+}
+
+impl Wanted {
+    pub(crate) const NOTHING: Wanted = Wanted { operators: false, kernels: false, accesses: false };
+
+    /// From the bits of the settings: level 1 op, 2 kernel; events 4 launch, 8 access.
+    fn from_bits(level: i64, events: i64) -> Wanted {
+        let launch = events & 4 != 0;
+        Wanted { operators: launch && level & 1 != 0, kernels: launch && level & 2 != 0, accesses: events & 8 != 0 }
+    }
 }
 
 impl Config {
@@ -32,6 +55,7 @@ impl Config {
             python_depth: 0,
             size_cap: 0,
             deferred: false,
+            wanted: Wanted::NOTHING,
         }
     }
 
@@ -46,6 +70,7 @@ impl Config {
         config.c_depth = config.number(b"c").unwrap_or(0).clamp(0, 1000) as usize;
         config.python_depth = config.number(b"py").unwrap_or(0).clamp(0, 1000) as usize;
         config.deferred = config.number(b"mode") == Some(1);
+        config.wanted = Wanted::from_bits(config.number(b"level").unwrap_or(0), config.number(b"events").unwrap_or(0));
         config.size_cap = config.number(b"max").unwrap_or(0).max(0) as u64;
         Some(config)
     }
@@ -176,6 +201,14 @@ mod tests {
         assert_eq!((config.c_depth, config.python_depth, config.size_cap), (50, 20, 7));
         assert_eq!(config.directory(), Some(b"/a;c=3".as_slice()));
         assert_eq!(config.brand(), b"msleaks");
+    }
+
+    #[test]
+    fn launches_need_their_level_and_the_event() {
+        let wanted = |settings: &str| Config::parse(format!("v=1;{settings};dir=/a").as_bytes()).unwrap().wanted;
+        assert_eq!(wanted("level=1;events=7"), Wanted { operators: true, kernels: false, accesses: false });
+        assert_eq!(wanted("level=3;events=15"), Wanted { operators: true, kernels: true, accesses: true });
+        assert_eq!(wanted("level=3;events=3"), Wanted::NOTHING);
     }
 
     #[test]

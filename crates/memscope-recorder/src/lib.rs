@@ -28,6 +28,7 @@ pub mod slot;
 mod stacks;
 mod writer;
 
+pub use config::Wanted;
 pub use lane::{Entry, host_alloc, host_free, host_map, host_moved, host_remapped, host_unmap, ticks_now};
-pub use process::{initialise, process_ends};
+pub use process::{initialise, process_ends, wanted};
 pub use stacks::library_unloaded;

@@ -1,6 +1,6 @@
 //! One recording per process image, and one per forked child.
 use crate::clock::{self, Calibration};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Wanted};
 use crate::control;
 use crate::files::SpoolFile;
 use crate::lane::Lane;
@@ -112,6 +112,11 @@ pub(crate) fn ensure() -> Option<&'static Process> {
 pub(crate) fn config() -> &'static Config {
     // SAFETY: only called when the image is recording; see `Image`.
     unsafe { &*IMAGE.config.get() }
+}
+
+/// What besides memory is to be recorded; nothing if nothing is.
+pub fn wanted() -> Wanted {
+    if image_is_recording() { config().wanted } else { Wanted::NOTHING }
 }
 
 fn image_is_recording() -> bool {
