@@ -82,16 +82,20 @@ def _events(payload):
             at += 1
         return at + 1
 
+    def after_stack(at):
+        end = after_varint(at)
+        return after_varint(end) if payload[at] & 3 == 2 else end
+
     while position < len(payload):
         first = payload[position]
         kind, time, address, rest = first & 3, first >> 2 & 3, first >> 4 & 3, first >> 6
         if kind == 1:
-            position = after_varint(position + 1 + TIME_BYTES[time] + ADDRESS_BYTES[address] + SIZE_BYTES[rest])
+            position = after_stack(position + 1 + TIME_BYTES[time] + ADDRESS_BYTES[address] + SIZE_BYTES[rest])
             count += 1
         elif kind == 2:
             position += 1 + TIME_BYTES[time] + ADDRESS_BYTES[address]
-            if rest == 2:
-                position = after_varint(position)
+            if rest == 1:
+                position = after_stack(position)
             count += 1
         elif kind == 0:
             kind_at = position + 1
@@ -100,10 +104,11 @@ def _events(payload):
             count += payload[kind_at] not in DEFINITIONS
             position = length_at + 2 + length
         else:
-            # A node: the number, the parent, the module or code object, where they are given, and the offset.
+            # A node: the number, the parent, the module or code object, where they are given, and the offset; of a frame
+            # known from before only the number.
             frame, below, numbered, known = time, address, rest & 2, rest & 1
             position += 1
-            for given in (numbered, below == 2, frame in (0, 2) and not known, True):
+            for given in (numbered, frame != 3 and below == 2, frame in (0, 2) and not known, frame != 3):
                 if given:
                     position = after_varint(position)
     return count

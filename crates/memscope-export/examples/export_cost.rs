@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let parent = if depth == 0 { 0 } else { python + depth - 1 };
                 spool.python_node(lane, python + depth, parent, 1, 2 * (stack + depth));
             }
-            spool.pair_node(lane, python + PYTHON_FRAMES, first + FRAMES - 1, python + PYTHON_FRAMES - 1);
+            spool.both(lane, python + PYTHON_FRAMES, first + FRAMES - 1, python + PYTHON_FRAMES - 1);
         }
     }
     let stack_of = |number: u32| match stacks {

@@ -1,16 +1,20 @@
 //! Encoding into a window: straight stores, no allocation.
 //!
 //! ```text
-//! event      | size:2 address:2 time:2 kind:2 | time | address | size (alloc) | stack (alloc; free if size code = 2) |
+//! event      | size:2 address:2 time:2 kind:2 | time | address | size (alloc) | stack (alloc; free if size code = 1) |
 //! extended   |    0      0     time:2   0:2   | type | time | length:u16 | payload |
 //! ```
 //! The two-bit codes say how long a field is ([`crate::record`]). The usual event, soon after the last and near it, is one
 //! word; in any other a field is stored as eight bytes and the cursor advanced by its length. So every event needs
 //! [`MAX_EVENT`] bytes of room although it keeps four to nine.
-use crate::record::{ADDRESS_ABSOLUTE, Space, SystemKind, extended, frame, kind, node_parent, stack_reference};
+use crate::followers::Followers;
+use crate::record::{
+    ADDRESS_ABSOLUTE, FrameRecord, Space, StackRef, SystemKind, extended, frame, free_stack, kind, node_parent,
+    stack_field,
+};
 
-/// Room an event may need: 1 + 8 + 8 + 8 + 5 bytes and the overshoot of the last store.
-pub const MAX_EVENT: usize = 40;
+/// Room an event may need: 1 + 8 + 8 + 8 bytes, the stack's 10, and the overshoot of the last store.
+pub const MAX_EVENT: usize = 48;
 /// First bytes, time and length of an extended record, and the overshoot of their stores.
 const EXTENDED_OVERHEAD: usize = 20;
 
@@ -20,32 +24,39 @@ pub struct Deltas {
     pub ticks: u64,
     pub address: u64,
     pub device_address: u64,
-    pub stack: u32,
-    /// The last node, and the module, offset and code of the last frames.
+    /// The last C part and the last Python part of a stack that were not 0.
+    pub stack: StackRef,
     pub node: u32,
-    pub module: u32,
-    pub offset: u64,
+    /// Module and offset of the last C frame, and of the last one that did not hang below its predecessor.
+    pub c_frame: (u32, u64),
+    pub branch: (u32, u64),
+    /// The code object of the last Python frame.
     pub code: u32,
 }
 
 impl Deltas {
     pub const fn at(base_ticks: u64) -> Deltas {
-        Deltas { ticks: base_ticks, address: 0, device_address: 0, stack: 0, node: 0, module: 0, offset: 0, code: 0 }
+        Deltas {
+            ticks: base_ticks,
+            address: 0,
+            device_address: 0,
+            stack: StackRef::NONE,
+            node: 0,
+            c_frame: (0, 0),
+            branch: (0, 0),
+            code: 0,
+        }
     }
-}
 
-impl Deltas {
-    /// The module or code object that a frame of this kind is expected in.
-    pub(crate) fn container(&self, frame_kind: u8) -> u32 {
-        if frame_kind == frame::PYTHON { self.code } else { self.module }
+    /// The frame that a C frame is expected near.
+    pub(crate) fn neighbour(&self, below: u8) -> (u32, u64) {
+        if below == node_parent::PREVIOUS { self.c_frame } else { self.branch }
     }
 
-    pub(crate) fn note_node(&mut self, id: u32, frame_kind: u8, first: u32, second: u64) {
-        self.node = id;
-        match frame_kind {
-            frame::C => (self.module, self.offset) = (first, second),
-            frame::PYTHON => self.code = first,
-            _ => {}
+    pub(crate) fn note_c_frame(&mut self, below: u8, frame: (u32, u64)) {
+        self.c_frame = frame;
+        if below != node_parent::PREVIOUS {
+            self.branch = frame;
         }
     }
 }
@@ -55,7 +66,14 @@ impl Deltas {
 /// # Safety
 /// `out` must be valid for writes of [`MAX_EVENT`] bytes.
 #[inline(always)]
-pub unsafe fn host_alloc(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, size: u64, stack: u32) -> *mut u8 {
+pub unsafe fn host_alloc(
+    out: *mut u8,
+    last: &mut Deltas,
+    ticks: u64,
+    address: u64,
+    size: u64,
+    stack: StackRef,
+) -> *mut u8 {
     let time = ticks.wrapping_sub(last.ticks);
     let zigzag = zigzag(last.address, address);
     if time | size > 0xff || !is_near(zigzag, address) {
@@ -68,11 +86,10 @@ pub unsafe fn host_alloc(out: *mut u8, last: &mut Deltas, ticks: u64, address: u
     let word = head | time << 8 | zigzag << 16 | size << (32 + 8 * wide);
     last.ticks = ticks;
     last.address = address;
-    let stack_field = stack_field(last, stack);
-    // SAFETY: eight bytes of the word, at most five of the varint.
+    // SAFETY: eight bytes of the word, at most ten of the stack.
     unsafe {
         out.cast::<u64>().write_unaligned(word.to_le());
-        varint(out.add(5 + wide as usize), stack_field)
+        store_stack(out.add(5 + wide as usize), last, stack)
     }
 }
 
@@ -81,10 +98,10 @@ pub unsafe fn host_alloc(out: *mut u8, last: &mut Deltas, ticks: u64, address: u
 /// # Safety
 /// `out` must be valid for writes of [`MAX_EVENT`] bytes.
 #[inline(always)]
-pub unsafe fn host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, stack: u32) -> *mut u8 {
+pub unsafe fn host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, stack: StackRef) -> *mut u8 {
     let time = ticks.wrapping_sub(last.ticks);
     let zigzag = zigzag(last.address, address);
-    if time > 0xff || stack != 0 || !is_near(zigzag, address) {
+    if time > 0xff || stack != StackRef::NONE || !is_near(zigzag, address) {
         // SAFETY: passed on.
         return unsafe { any_host_free(out, last, ticks, address, stack) };
     }
@@ -104,18 +121,25 @@ pub unsafe fn host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u6
 /// # Safety
 /// As for [`host_alloc`].
 #[inline(never)]
-unsafe fn any_host_alloc(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, size: u64, stack: u32) -> *mut u8 {
+unsafe fn any_host_alloc(
+    out: *mut u8,
+    last: &mut Deltas,
+    ticks: u64,
+    address: u64,
+    size: u64,
+    stack: StackRef,
+) -> *mut u8 {
     let time = advance(last, ticks);
     let time_code = log_code(time);
     let (address_code, address_field) = address_field(last, address);
     let size_code = log_code(size);
-    // SAFETY: 1 + 8 + 8 + 8 + 5 bytes at most, and a store reaches at most 7 further.
+    // SAFETY: 1 + 8 + 8 + 8 + 10 bytes at most, and a store reaches at most 7 further.
     unsafe {
         out.write(kind::HOST_ALLOC | time_code << 2 | address_code << 4 | size_code << 6);
         let mut at = store(out.add(1), time, 1 << time_code);
         at = store(at, address_field, address_length(address_code));
         at = store(at, size, 1 << size_code);
-        varint(at, stack_field(last, stack))
+        store_stack(at, last, stack)
     }
 }
 
@@ -124,18 +148,17 @@ unsafe fn any_host_alloc(out: *mut u8, last: &mut Deltas, ticks: u64, address: u
 /// # Safety
 /// As for [`host_free`].
 #[inline(never)]
-unsafe fn any_host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, stack: u32) -> *mut u8 {
+unsafe fn any_host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, stack: StackRef) -> *mut u8 {
     let time = advance(last, ticks);
     let time_code = log_code(time);
     let (address_code, address_field) = address_field(last, address);
-    let stack_field = stack_field(last, stack);
-    let stack_code = stack_field.min(stack_reference::EXPLICIT) as u8;
+    let stack_code = if stack == StackRef::NONE { free_stack::NONE } else { free_stack::GIVEN };
     // SAFETY: as in `any_host_alloc`.
     unsafe {
         out.write(kind::HOST_FREE | time_code << 2 | address_code << 4 | stack_code << 6);
         let mut at = store(out.add(1), time, 1 << time_code);
         at = store(at, address_field, address_length(address_code));
-        if stack_field >= stack_reference::EXPLICIT { varint(at, stack_field) } else { at }
+        if stack_code == free_stack::GIVEN { store_stack(at, last, stack) } else { at }
     }
 }
 
@@ -160,23 +183,15 @@ pub enum Extended<'a> {
         function: &'a [u8],
         line_table: &'a [u8],
     },
-    /// The frame's two numbers are, by kind: module and offset; 0 and address; code and instruction; 0 and node.
-    Node {
-        id: u32,
-        parent: u32,
-        frame_kind: u8,
-        first: u32,
-        second: u64,
-    },
     HostMap {
         address: u64,
         size: u64,
-        stack: u32,
+        stack: StackRef,
     },
     HostUnmap {
         address: u64,
         size: u64,
-        stack: u32,
+        stack: StackRef,
     },
     /// A mapping was moved or resized; whether it was one of anonymous memory, only its history tells.
     HostRemap {
@@ -184,7 +199,7 @@ pub enum Extended<'a> {
         old_size: u64,
         new: u64,
         new_size: u64,
-        stack: u32,
+        stack: StackRef,
     },
     /// `attributes`: for driver memory the low 8 bits are the module, the next 2 the page type (normal, huge, giant).
     DeviceAlloc {
@@ -193,12 +208,12 @@ pub enum Extended<'a> {
         address: u64,
         size: u64,
         attributes: u32,
-        stack: u32,
+        stack: StackRef,
     },
     DeviceFree {
         space: Space,
         address: u64,
-        stack: u32,
+        stack: StackRef,
     },
     /// What a pool has reserved from now on.
     PoolTotal {
@@ -212,7 +227,7 @@ pub enum Extended<'a> {
         device: u32,
         size: u64,
         flag: u64,
-        stack: u32,
+        stack: StackRef,
     },
     /// `ASCEND_RT_VISIBLE_DEVICES` as it stood at the first event of a device.
     VisibleDevices(&'a [u8]),
@@ -260,7 +275,6 @@ impl Extended<'_> {
             Extended::Thread(_) => extended::THREAD,
             Extended::Module { .. } => extended::MODULE,
             Extended::Code { .. } => extended::CODE,
-            Extended::Node { .. } => 0,
             Extended::HostMap { .. } => extended::HOST_MAP,
             Extended::HostUnmap { .. } => extended::HOST_UNMAP,
             Extended::HostRemap { .. } => extended::HOST_REMAP,
@@ -297,19 +311,17 @@ impl Extended<'_> {
                 out.text(function, NAME_LIMIT);
                 out.text(line_table, LINE_TABLE_LIMIT);
             }
-            // A kind of its own, not an extended record.
-            Extended::Node { .. } => {}
             Extended::HostMap { address, size, stack } | Extended::HostUnmap { address, size, stack } => {
                 out.word(address);
                 out.varint(size);
-                out.varint(u64::from(stack));
+                out.stack(last, stack);
             }
             Extended::HostRemap { old, old_size, new, new_size, stack } => {
                 out.word(old);
                 out.varint(old_size);
                 out.word(new);
                 out.varint(new_size);
-                out.varint(u64::from(stack));
+                out.stack(last, stack);
             }
             Extended::DeviceAlloc { space, device, address, size, attributes, stack } => {
                 out.byte(space as u8);
@@ -317,12 +329,12 @@ impl Extended<'_> {
                 out.device_address(last, address);
                 out.varint(size);
                 out.varint(u64::from(attributes));
-                out.varint(u64::from(stack_field(last, stack)));
+                out.stack(last, stack);
             }
             Extended::DeviceFree { space, address, stack } => {
                 out.byte(space as u8);
                 out.device_address(last, address);
-                out.varint(u64::from(stack_field(last, stack)));
+                out.stack(last, stack);
             }
             Extended::PoolTotal { space, device, total } => {
                 out.byte(space as u8);
@@ -334,7 +346,7 @@ impl Extended<'_> {
                 out.varint(u64::from(device));
                 out.varint(size);
                 out.varint(flag);
-                out.varint(u64::from(stack_field(last, stack)));
+                out.stack(last, stack);
             }
             Extended::VisibleDevices(text) | Extended::Mark { text } => out.text(text, NAME_LIMIT),
             Extended::System { kind, value } => {
@@ -355,10 +367,6 @@ impl Extended<'_> {
 /// # Safety
 /// `out` must be valid for writes of `record.room()` bytes that overlap nothing the record refers to.
 pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Extended<'_>) -> *mut u8 {
-    if let Extended::Node { id, parent, frame_kind, first, second } = *record {
-        // SAFETY: a node needs less than the room of an extended record.
-        return unsafe { node(out, last, id, parent, frame_kind, first, second) };
-    }
     let time = advance(last, ticks);
     let time_code = log_code(time);
     // SAFETY: the caller keeps the room for overhead and payload.
@@ -375,48 +383,69 @@ pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Ext
 }
 
 /// A node of the stack tree. The most frequent definition by far, so it has a kind of its own: nodes follow each other in
-/// number, hang below the one before, and lie in the same module.
+/// number, hang below the one before, and are frames met before.
 ///
 /// ```text
 /// | number:1 same:1 below:2 frame:2 3:2 | number? | number - parent? | module or code? | offset |
+/// | number:1    0   place:2     3:2 3:2 | number? |                 a follower, below the last node
 /// ```
 ///
 /// # Safety
 /// `out` must be valid for writes of [`MAX_NODE`] bytes.
-unsafe fn node(
+pub unsafe fn node(
     out: *mut u8,
     last: &mut Deltas,
+    followers: &mut Followers,
     id: u32,
     parent: u32,
-    frame_kind: u8,
-    first: u32,
-    second: u64,
+    frame: FrameRecord,
 ) -> *mut u8 {
     let follows = id == last.node.wrapping_add(1);
+    last.node = id;
     let below = match parent {
         0 => node_parent::NONE,
         parent if parent == id.wrapping_sub(1) => node_parent::PREVIOUS,
         _ => node_parent::EARLIER,
     };
-    let has_container = matches!(frame_kind, frame::C | frame::PYTHON);
-    let known = has_container && last.container(frame_kind) == first;
     let mut payload = Output(out);
-    payload.byte(kind::NODE | frame_kind << 2 | below << 4 | u8::from(known) << 6 | u8::from(!follows) << 7);
-    if !follows {
-        payload.varint(u64::from(id));
+    let mut begin = |frame_kind: u8, below: u8, known: bool| {
+        payload.byte(kind::NODE | frame_kind << 2 | below << 4 | u8::from(known) << 6 | u8::from(!follows) << 7);
+        if !follows {
+            payload.varint(u64::from(id));
+        }
+        if frame_kind != frame::FOLLOWER && below == node_parent::EARLIER {
+            payload.varint(u64::from(id.wrapping_sub(parent)));
+        }
+    };
+    match frame {
+        FrameRecord::C { module, offset } => {
+            let neighbour = last.neighbour(below);
+            last.note_c_frame(below, (module, offset));
+            if below == node_parent::PREVIOUS
+                && let Some(place) = followers.note(neighbour, (module, offset))
+            {
+                begin(frame::FOLLOWER, place, false);
+                return payload.0;
+            }
+            begin(frame::C, below, module == neighbour.0);
+            if module != neighbour.0 {
+                payload.varint(u64::from(module));
+            }
+            payload.varint(to_zigzag(offset.wrapping_sub(neighbour.1)));
+        }
+        FrameRecord::Unknown { address } => {
+            begin(frame::UNKNOWN, below, false);
+            payload.varint(address);
+        }
+        FrameRecord::Python { code, instruction } => {
+            let known = core::mem::replace(&mut last.code, code) == code;
+            begin(frame::PYTHON, below, known);
+            if !known {
+                payload.varint(u64::from(code));
+            }
+            payload.varint(u64::from(instruction));
+        }
     }
-    if below == node_parent::EARLIER {
-        payload.varint(u64::from(id.wrapping_sub(parent)));
-    }
-    if has_container && !known {
-        payload.varint(u64::from(first));
-    }
-    match frame_kind {
-        frame::C => payload.varint(to_zigzag(second.wrapping_sub(last.offset))),
-        frame::PAIR => payload.varint(u64::from(id.wrapping_sub(second as u32))),
-        _ => payload.varint(second),
-    }
-    last.note_node(id, frame_kind, first, second);
     payload.0
 }
 
@@ -448,6 +477,14 @@ impl Output {
     fn device_address(&mut self, last: &mut Deltas, address: u64) {
         self.varint(to_zigzag(address.wrapping_sub(last.device_address)));
         last.device_address = address;
+    }
+
+    fn stack(&mut self, last: &mut Deltas, stack: StackRef) {
+        let (field, python) = stack_fields(last, stack);
+        self.varint(field);
+        if let Some(python) = python {
+            self.varint(python);
+        }
     }
 
     /// Length as a varint, then the bytes, cut at `limit`: a cut name is still a name.
@@ -512,15 +549,43 @@ fn address_length(code: u8) -> usize {
     2 + code as usize + if code == ADDRESS_ABSOLUTE { 3 } else { 0 }
 }
 
+/// The stack's number, and the one that follows it if the Python part changed.
 #[inline(always)]
-fn stack_field(last: &mut Deltas, stack: u32) -> u32 {
-    if stack == 0 {
-        stack_reference::NONE
-    } else if stack == last.stack {
-        stack_reference::SAME_AS_LAST
-    } else {
-        last.stack = stack;
-        stack + 1
+fn stack_fields(last: &mut Deltas, stack: StackRef) -> (u64, Option<u64>) {
+    if stack == StackRef::NONE {
+        return (stack_field::NO_STACK, None);
+    }
+    let c = difference(last.stack.c, stack.c) << 2;
+    last.stack.c = stack.c;
+    if stack.python == 0 {
+        return (c | stack_field::NO_PYTHON, None);
+    }
+    if stack.python == last.stack.python {
+        return (c | stack_field::SAME_PYTHON, None);
+    }
+    let python = difference(last.stack.python, stack.python);
+    last.stack.python = stack.python;
+    (c | stack_field::OTHER_PYTHON, Some(python))
+}
+
+/// From one node's number to another's.
+#[inline(always)]
+fn difference(from: u32, to: u32) -> u64 {
+    to_zigzag(u64::from(to).wrapping_sub(u64::from(from)))
+}
+
+/// # Safety
+/// `out` must be valid for writes of ten bytes.
+#[inline(always)]
+unsafe fn store_stack(out: *mut u8, last: &mut Deltas, stack: StackRef) -> *mut u8 {
+    let (field, python) = stack_fields(last, stack);
+    // SAFETY: the first number has 35 bits at most, the second 33: five bytes of seven bits each.
+    unsafe {
+        let out = varint(out, field);
+        match python {
+            Some(python) => varint(out, python),
+            None => out,
+        }
     }
 }
 
@@ -538,8 +603,8 @@ unsafe fn store(out: *mut u8, value: u64, length: usize) -> *mut u8 {
 /// # Safety
 /// `out` must be valid for writes of five bytes.
 #[inline(always)]
-unsafe fn varint(mut out: *mut u8, mut value: u32) -> *mut u8 {
-    // SAFETY: a 32-bit value takes at most five bytes of seven bits.
+unsafe fn varint(mut out: *mut u8, mut value: u64) -> *mut u8 {
+    // SAFETY: the caller's value has at most 35 bits: five bytes of seven bits.
     unsafe {
         while value >= 0x80 {
             out.write(value as u8 | 0x80);

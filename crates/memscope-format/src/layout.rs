@@ -7,7 +7,7 @@
 //! ```
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 pub const WINDOWS_FILE: &str = "windows.spool";
 pub const EVENTS_FILE: &str = "events.spool";
 /// The folder of a process directory that holds the two files.

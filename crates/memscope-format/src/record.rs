@@ -101,7 +101,20 @@ pub mod frame {
     pub const C: u8 = 0;
     pub const UNKNOWN: u8 = 1;
     pub const PYTHON: u8 = 2;
-    pub const PAIR: u8 = 3;
+    /// A C frame that the one before foretold: see [`crate::followers`]. The node hangs below the one numbered one less, and
+    /// the bits of the parent say which of its followers it is.
+    pub const FOLLOWER: u8 = 3;
+}
+
+/// A frame of a stack, in terms of the lane's earlier definitions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum FrameRecord {
+    /// A return address as in the module's file.
+    C { module: u32, offset: u64 },
+    /// A return address outside all modules.
+    Unknown { address: u64 },
+    /// Byte offset of the running instruction.
+    Python { code: u32, instruction: u32 },
 }
 
 /// Byte lengths of a field by its two-bit code.
@@ -111,10 +124,34 @@ pub const ADDRESS_LENGTHS: [usize; 4] = [2, 3, 4, 8];
 pub const ADDRESS_ABSOLUTE: u8 = 3;
 pub const SIZE_LENGTHS: [usize; 4] = [1, 2, 4, 8];
 
-/// How an event names its stack. In an allocation: a varint after the size. In a free: the size code.
-pub mod stack_reference {
-    pub const NONE: u32 = 0;
-    pub const SAME_AS_LAST: u32 = 1;
-    /// Varint: node id plus one. Free: the varint `node id plus one` follows.
-    pub const EXPLICIT: u32 = 2;
+/// The call stack of an event: the innermost node of its C part and of its Python part, 0 for a part it has not.
+///
+/// Two numbers and not one for the combination: combinations are many, and to number them was a third of a stack's cost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct StackRef {
+    pub c: u32,
+    pub python: u32,
+}
+
+impl StackRef {
+    pub const NONE: StackRef = StackRef { c: 0, python: 0 };
+}
+
+/// How an event names its stack: a varint whose low two bits say what the Python part is, and whose rest is the zigzag
+/// difference of the C part to the lane's last one.
+pub mod stack_field {
+    pub const NO_PYTHON: u64 = 0;
+    /// The lane's last Python part again.
+    pub const SAME_PYTHON: u64 = 1;
+    /// The zigzag difference to the lane's last Python part follows.
+    pub const OTHER_PYTHON: u64 = 2;
+    /// Neither part; the rest is 0.
+    pub const NO_STACK: u64 = 3;
+}
+
+/// How a free names its stack, in the bits of the size.
+pub mod free_stack {
+    pub const NONE: u8 = 0;
+    /// A varint as in an allocation follows.
+    pub const GIVEN: u8 = 1;
 }

@@ -1,6 +1,7 @@
 //! One lane of the spool: where it stands, and what its numbers mean.
+use crate::stacks::{NodeId, Part};
 use crate::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};
-use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError};
+use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError, StackRef};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -15,6 +16,8 @@ pub(crate) struct Lane {
     told_bytes: u64,
     /// Events read ahead of their turn.
     ahead: VecDeque<Event>,
+    /// In a loop the next stack is the last one.
+    last_stack: (StackRef, Result<StackId, StackId>),
 }
 
 impl Lane {
@@ -25,6 +28,7 @@ impl Lane {
             ticks: 0,
             told_bytes: 0,
             ahead: VecDeque::new(),
+            last_stack: (StackRef::NONE, Ok(StackId::NONE)),
         }
     }
 
@@ -74,16 +78,21 @@ impl Lane {
         self.ahead.remove(index)
     }
 
-    /// The stack of a node of this lane; `None` if its definition is lost.
+    /// The stack that an event of this lane refers to; `Err` with what is left of it if definitions are lost.
     #[inline]
-    pub(crate) fn stack(&mut self, node: u32, stacks: &mut Stacks) -> Option<StackId> {
-        if node == 0 {
-            return Some(StackId::NONE);
+    pub(crate) fn stack(&mut self, stack: StackRef, stacks: &mut Stacks) -> Result<StackId, StackId> {
+        if stack == StackRef::NONE {
+            return Ok(StackId::NONE);
         }
-        match self.definitions.nodes.get(node as usize) {
-            Some(Node { stack: Some(stack), .. }) => Some(*stack),
-            _ => self.definitions.resolve(node, stacks),
+        if stack == self.last_stack.0 {
+            return self.last_stack.1;
         }
+        let c = self.definitions.part(stack.c, stacks, Part::C);
+        let python = self.definitions.part(stack.python, stacks, Part::Python);
+        let found = stacks.stack(c.unwrap_or(NodeId::NONE), python.unwrap_or(NodeId::NONE));
+        let answer = if c.is_some() && python.is_some() { Ok(found) } else { Err(found) };
+        self.last_stack = (stack, answer);
+        answer
     }
 
     /// The text of the newest mark or range start.
@@ -122,8 +131,8 @@ struct Definitions {
     defined: usize,
     modules: FxHashMap<u32, ModuleId>,
     codes: FxHashMap<u32, CodeId>,
-    c: Vec<Frame>,
-    python: Vec<Frame>,
+    /// The frames of the part being resolved.
+    frames: Vec<Frame>,
     /// Of the newest event that has one.
     text: String,
     visible_devices: Option<String>,
@@ -132,21 +141,10 @@ struct Definitions {
 #[derive(Clone, Copy, Default)]
 struct Node {
     parent: u32,
-    content: Content,
-    /// The stack whose innermost frame this is; found when the first event asks.
-    stack: Option<StackId>,
-}
-
-#[derive(Clone, Copy, Default)]
-enum Content {
-    /// Not defined in any block that could be read.
-    #[default]
-    Lost,
-    Frame(Frame),
-    /// The parent is a C stack, `python` the Python stack of the same moment.
-    Pair {
-        python: u32,
-    },
+    /// `None` for a node that is not defined in any block that could be read.
+    frame: Option<Frame>,
+    /// The process-wide node of the same frames; found when the first event asks.
+    known: Option<NodeId>,
 }
 
 impl Definitions {
@@ -167,21 +165,20 @@ impl Definitions {
                 self.codes.insert(id, stacks.intern_code(code));
             }
             Definition::Node { id, parent, frame } => {
-                let content = match frame {
+                let frame = match frame {
                     FrameRecord::C { module, offset } => {
                         let known = self.modules.get(&module).copied();
                         let module = known.unwrap_or_else(|| stacks.intern_module(Module::default()));
-                        Content::Frame(Frame::C { module, offset })
+                        Frame::C { module, offset }
                     }
-                    FrameRecord::Unknown { address } => Content::Frame(Frame::Unknown { address }),
+                    FrameRecord::Unknown { address } => Frame::Unknown { address },
                     FrameRecord::Python { code, instruction } => {
                         let known = self.codes.get(&code).copied();
                         let code = known.unwrap_or_else(|| stacks.intern_code(Code::default()));
-                        Content::Frame(Frame::Python { code, instruction })
+                        Frame::Python { code, instruction }
                     }
-                    FrameRecord::Pair { python } => Content::Pair { python },
                 };
-                self.define(id, Node { parent, content, stack: None });
+                self.define(id, Node { parent, frame: Some(frame), known: None });
             }
             Definition::Text { text: bytes, .. } => self.text = text(bytes),
             Definition::VisibleDevices { text: bytes } => self.visible_devices = Some(text(bytes)),
@@ -207,62 +204,59 @@ impl Definitions {
     fn node(&self, id: u32) -> Node {
         match self.nodes.get(id as usize) {
             // A distant node stays where it is when the dense ones grow past it.
-            None | Some(Node { content: Content::Lost, .. }) => self.distant.get(&id).copied().unwrap_or_default(),
+            None | Some(Node { frame: None, .. }) => self.distant.get(&id).copied().unwrap_or_default(),
             Some(node) => *node,
         }
     }
 
+    /// The process-wide node for node `id` as the innermost of a part; `None` if its definition is lost.
+    #[inline]
+    fn part(&mut self, id: u32, stacks: &mut Stacks, part: Part) -> Option<NodeId> {
+        if id == 0 {
+            return Some(NodeId::NONE);
+        }
+        match self.nodes.get(id as usize) {
+            Some(Node { known: Some(known), .. }) => Some(*known),
+            _ => self.resolve(id, stacks, part),
+        }
+    }
+
     #[cold]
-    fn resolve(&mut self, id: u32, stacks: &mut Stacks) -> Option<StackId> {
+    fn resolve(&mut self, id: u32, stacks: &mut Stacks, part: Part) -> Option<NodeId> {
         let node = self.node(id);
-        if let Some(stack) = node.stack {
-            return Some(stack);
+        node.frame?;
+        if let Some(known) = node.known {
+            return Some(known);
         }
-        let (mut c, mut python) = (std::mem::take(&mut self.c), std::mem::take(&mut self.python));
-        c.clear();
-        python.clear();
-        match node.content {
-            Content::Lost => {}
-            Content::Frame(Frame::Python { .. }) => self.walk(id, stacks, &mut python, is_python),
-            Content::Frame(_) => self.walk(id, stacks, &mut c, |frame| !is_python(frame)),
-            Content::Pair { python: other } => {
-                self.walk(node.parent, stacks, &mut c, |frame| !is_python(frame));
-                self.walk(other, stacks, &mut python, is_python);
-            }
-        }
-        let stack = match node.content {
-            Content::Lost => None,
-            _ => Some(stacks.intern(&c, &python)),
-        };
-        (self.c, self.python) = (c, python);
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        self.walk(id, stacks.depth(part), &mut frames, part);
+        let known = stacks.intern(&frames);
+        self.frames = frames;
         match self.nodes.get_mut(id as usize) {
-            Some(Node { content: Content::Lost, .. }) | None => {
+            Some(Node { frame: None, .. }) | None => {
                 if let Some(place) = self.distant.get_mut(&id) {
-                    place.stack = stack;
+                    place.known = Some(known);
                 }
             }
-            Some(place) => place.stack = stack,
+            Some(place) => place.known = Some(known),
         }
-        stack
+        Some(known)
     }
 
     /// The frames from `innermost` outwards, as many as count, up to the first that is lost. Ends, because the
     /// decoder lets a node hang only below an older one.
-    fn walk(&self, innermost: u32, stacks: &Stacks, frames: &mut Vec<Frame>, wanted: fn(&Frame) -> bool) {
+    fn walk(&self, innermost: u32, depth: usize, frames: &mut Vec<Frame>, part: Part) {
         let mut at = innermost;
-        while at != 0 && frames.len() < stacks.deepest() {
+        while at != 0 && frames.len() < depth {
             let node = self.node(at);
-            match node.content {
-                Content::Frame(frame) if wanted(&frame) => frames.push(frame),
+            match node.frame {
+                Some(frame) if Part::of(&frame) == part => frames.push(frame),
                 _ => break,
             }
             at = node.parent;
         }
     }
-}
-
-fn is_python(frame: &Frame) -> bool {
-    matches!(frame, Frame::Python { .. })
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -22,7 +22,7 @@ pub struct Outcome {
     pub unknown_unmaps: u64,
     /// Recorded events that cannot have happened (more memory than an address space holds); they give no event.
     pub implausible_events: u64,
-    /// Events whose stack was recorded but whose definition is lost.
+    /// Events whose stack was recorded but the definition of a part of it, or of all, is lost.
     pub events_without_stack: u64,
     /// Events the process could not record, as it counted them itself.
     pub lost_events: u64,

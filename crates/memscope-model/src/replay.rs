@@ -8,9 +8,9 @@ use crate::selection::Gate;
 use crate::settings::Settings;
 use crate::{
     BlockId, Device, MemoryEvent, ModelError, NoteEvent, NoteKind, OutOfMemory, Outcome, Pool, RefusedCall, Selection,
-    StackId, Stacks, TraceEvent,
+    Stacks, TraceEvent,
 };
-use memscope_format::decode::{Event, EventKind, Spool, SpoolError, Timeline};
+use memscope_format::decode::{Event, EventKind, Spool, SpoolError, StackRef, Timeline};
 use memscope_format::layout::StopReason;
 use memscope_format::record::{Space, SystemKind};
 use std::cmp::Reverse;
@@ -83,7 +83,7 @@ struct Pending {
 }
 
 /// What stands in a lane before its first event is read; never booked.
-const NO_EVENT: Event = Event { ticks: 0, thread: 0, stack: 0, kind: EventKind::HostFree { address: 0 } };
+const NO_EVENT: Event = Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: EventKind::HostFree { address: 0 } };
 
 impl<'p> Replay<'p> {
     pub(crate) fn new(spool: &'p Spool, settings: &Settings, stacks: &'p mut Stacks) -> Result<Replay<'p>, ModelError> {
@@ -180,9 +180,9 @@ impl<'p> Replay<'p> {
                 return Ok(Turn::Contradiction);
             }
             pending.settled = false;
-            let stack = pending.lane.stack(stack, self.stacks).unwrap_or_else(|| {
+            let stack = pending.lane.stack(stack, self.stacks).unwrap_or_else(|rest| {
                 self.events_without_stack += 1;
-                StackId::NONE
+                rest
             });
             let now = Moment { time_ns: self.timeline.epoch_ns(ticks), thread, stack };
             let more = if is_of_host(kind) {
@@ -241,7 +241,7 @@ impl<'p> Replay<'p> {
             let Some((missing, was_next)) = self.take_missing(pending, address, frees, time_ns)? else { continue };
             // Threads that hand over all the time are no reason to give up.
             self.searches = self.searches.saturating_add(other as u32 + 1);
-            let stack = pending.lane.stack(missing.stack, self.stacks).unwrap_or(StackId::NONE);
+            let stack = pending.lane.stack(missing.stack, self.stacks).unwrap_or_else(|rest| rest);
             let now = Moment { time_ns, thread: missing.thread, stack };
             if was_next && !self.advance(pending)? {
                 finish(&pending.lane, outcome);

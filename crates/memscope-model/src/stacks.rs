@@ -49,18 +49,42 @@ pub struct Code {
     pub line_table: Vec<u8>,
 }
 
-/// A node of the tree of frames: its frame was called from `parent`, 0 being nobody.
+/// A node of the tree of frames: its frame was called from `parent`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Node {
-    parent: u32,
+    parent: NodeId,
     frame: Frame,
 }
 
-/// The innermost nodes of a stack's two parts, 0 for a part it does not have.
+/// A node's number; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct NodeId(u32);
+
+impl NodeId {
+    pub(crate) const NONE: NodeId = NodeId(0);
+}
+
+/// The innermost nodes of a stack's two parts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Parts {
-    c: u32,
-    python: u32,
+    c: NodeId,
+    python: NodeId,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    C,
+    Python,
+}
+
+impl Part {
+    /// Where a frame belongs.
+    pub(crate) fn of(frame: &Frame) -> Part {
+        match frame {
+            Frame::Python { .. } => Part::Python,
+            Frame::C { .. } | Frame::Unknown { .. } => Part::C,
+        }
+    }
 }
 
 /// All stacks, modules and code objects met so far. Ids stay valid while the [`crate::Process`] lives.
@@ -68,7 +92,7 @@ struct Parts {
 pub struct Stacks {
     /// Node `n` is at `n - 1`.
     nodes: Vec<Node>,
-    node_ids: FxHashMap<Node, u32>,
+    node_ids: FxHashMap<Node, NodeId>,
     /// Stack `s` is at `s - 1`.
     stacks: Vec<Parts>,
     stack_ids: FxHashMap<Parts, StackId>,
@@ -100,9 +124,13 @@ impl Stacks {
         }
     }
 
-    /// No part has more frames than this.
-    pub(crate) fn deepest(&self) -> usize {
-        self.c_depth.max(self.python_depth)
+    /// The most frames of a part. Those beyond are dropped when a stack is met rather than where it is shown, so that
+    /// stacks that differ only in them are one stack to every report.
+    pub(crate) fn depth(&self, part: Part) -> usize {
+        match part {
+            Part::C => self.c_depth,
+            Part::Python => self.python_depth,
+        }
     }
 
     /// The native frames, innermost first, no more than were asked to be recorded.
@@ -157,12 +185,21 @@ impl Stacks {
         })
     }
 
-    /// The stack of the given frames, innermost first. Frames beyond the recorded depths are dropped here rather than
-    /// where they are shown, so that stacks that differ only in them are one stack to every report.
-    pub(crate) fn intern(&mut self, c: &[Frame], python: &[Frame]) -> StackId {
-        let c = &c[..c.len().min(self.c_depth)];
-        let python = &python[..python.len().min(self.python_depth)];
-        let parts = Parts { c: self.intern_frames(c), python: self.intern_frames(python) };
+    /// The node of the given frames, innermost first.
+    pub(crate) fn intern(&mut self, frames: &[Frame]) -> NodeId {
+        let Stacks { nodes, node_ids, .. } = self;
+        frames.iter().rev().fold(NodeId::NONE, |parent, frame| {
+            let node = Node { parent, frame: *frame };
+            *node_ids.entry(node).or_insert_with(|| {
+                nodes.push(node);
+                NodeId(nodes.len() as u32)
+            })
+        })
+    }
+
+    /// The stack of two parts.
+    pub(crate) fn stack(&mut self, c: NodeId, python: NodeId) -> StackId {
+        let parts = Parts { c, python };
         if parts == Parts::default() {
             return StackId::NONE;
         }
@@ -173,26 +210,15 @@ impl Stacks {
         })
     }
 
-    fn intern_frames(&mut self, frames: &[Frame]) -> u32 {
-        let Stacks { nodes, node_ids, .. } = self;
-        frames.iter().rev().fold(0, |parent, frame| {
-            let node = Node { parent, frame: *frame };
-            *node_ids.entry(node).or_insert_with(|| {
-                nodes.push(node);
-                nodes.len() as u32
-            })
-        })
-    }
-
     fn parts(&self, stack: StackId) -> Parts {
         let index = (stack.0 as usize).checked_sub(1);
         index.and_then(|index| self.stacks.get(index)).copied().unwrap_or_default()
     }
 
-    fn frames(&self, innermost: u32) -> impl Iterator<Item = Frame> + '_ {
+    fn frames(&self, innermost: NodeId) -> impl Iterator<Item = Frame> + '_ {
         let mut at = innermost;
         std::iter::from_fn(move || {
-            let node = self.nodes.get((at as usize).checked_sub(1)?)?;
+            let node = self.nodes.get((at.0 as usize).checked_sub(1)?)?;
             at = node.parent;
             Some(node.frame)
         })

@@ -14,9 +14,11 @@
 #![allow(unsafe_code)]
 
 use memscope_format::encode::{self, Deltas, Extended};
+use memscope_format::followers::Followers;
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
-use memscope_format::record::frame;
+use memscope_format::record::{FrameRecord, StackRef};
 pub use memscope_format::record::{HOST_DEVICE, Space, SystemKind, UNKNOWN_DEVICE};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
@@ -49,6 +51,9 @@ struct LaneBuilder {
     base_ticks: Option<u64>,
     payload: Vec<u8>,
     last: Deltas,
+    followers: Box<Followers>,
+    /// What the tests' numbers of Python nodes and of pairs stand for; any other is a C node.
+    stacks: HashMap<u32, StackRef>,
     events: u64,
     earlier_events: u64,
     lost: u64,
@@ -121,6 +126,8 @@ impl SpoolBuilder {
             base_ticks: None,
             payload: Vec::new(),
             last: Deltas::at(0),
+            followers: Box::default(),
+            stacks: HashMap::new(),
             events: 0,
             earlier_events: 0,
             lost: 0,
@@ -141,25 +148,29 @@ impl SpoolBuilder {
     }
 
     pub fn alloc(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
         self.event(lane, ticks, |out, last| {
             // SAFETY: `event` gives `MAX_EVENT` bytes.
-            unsafe { encode::host_alloc(out, last, ticks, address, size, node) }
+            unsafe { encode::host_alloc(out, last, ticks, address, size, stack) }
         })
     }
 
     pub fn free(&mut self, lane: LaneNumber, ticks: u64, address: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
         self.event(lane, ticks, |out, last| {
             // SAFETY: `event` gives `MAX_EVENT` bytes.
-            unsafe { encode::host_free(out, last, ticks, address, node) }
+            unsafe { encode::host_free(out, last, ticks, address, stack) }
         })
     }
 
     pub fn map(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::HostMap { address, size, stack: node })
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostMap { address, size, stack })
     }
 
     pub fn unmap(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::HostUnmap { address, size, stack: node })
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostUnmap { address, size, stack })
     }
 
     pub fn remap(
@@ -170,7 +181,8 @@ impl SpoolBuilder {
         (new, new_size): (u64, u64),
         node: u32,
     ) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::HostRemap { old, old_size, new, new_size, stack: node })
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostRemap { old, old_size, new, new_size, stack })
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
@@ -185,7 +197,8 @@ impl SpoolBuilder {
         attributes: u32,
         node: u32,
     ) -> &mut Self {
-        let record = Extended::DeviceAlloc { space, device, address, size, attributes, stack: node };
+        let stack = self.stack(lane, node);
+        let record = Extended::DeviceAlloc { space, device, address, size, attributes, stack };
         self.extended(lane, ticks, true, &record)
     }
 
@@ -203,7 +216,8 @@ impl SpoolBuilder {
     }
 
     pub fn device_free(&mut self, lane: LaneNumber, ticks: u64, space: Space, address: u64, node: u32) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::DeviceFree { space, address, stack: node })
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::DeviceFree { space, address, stack })
     }
 
     pub fn pool_total(&mut self, lane: LaneNumber, ticks: u64, space: Space, device: u32, total: u64) -> &mut Self {
@@ -221,7 +235,8 @@ impl SpoolBuilder {
         flag: u64,
         node: u32,
     ) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::OutOfMemory { space, device, size, flag, stack: node })
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::OutOfMemory { space, device, size, flag, stack })
     }
 
     pub fn visible_devices(&mut self, lane: LaneNumber, list: &str) -> &mut Self {
@@ -271,19 +286,27 @@ impl SpoolBuilder {
     }
 
     pub fn c_node(&mut self, lane: LaneNumber, id: u32, parent: u32, module: u32, offset: u64) -> &mut Self {
-        self.node(lane, id, parent, frame::C, module, offset)
+        self.node(lane, id, parent, FrameRecord::C { module, offset })
     }
 
     pub fn unknown_node(&mut self, lane: LaneNumber, id: u32, parent: u32, address: u64) -> &mut Self {
-        self.node(lane, id, parent, frame::UNKNOWN, 0, address)
+        self.node(lane, id, parent, FrameRecord::Unknown { address })
     }
 
     pub fn python_node(&mut self, lane: LaneNumber, id: u32, parent: u32, code: u32, instruction: u32) -> &mut Self {
-        self.node(lane, id, parent, frame::PYTHON, code, instruction.into())
+        self.lane_mut(lane).stacks.insert(id, StackRef { c: 0, python: id });
+        self.node(lane, id, parent, FrameRecord::Python { code, instruction })
     }
 
-    pub fn pair_node(&mut self, lane: LaneNumber, id: u32, c: u32, python: u32) -> &mut Self {
-        self.node(lane, id, c, frame::PAIR, 0, python.into())
+    /// From here on `name`, which must be no node's number, stands for a stack of both parts.
+    pub fn both(&mut self, lane: LaneNumber, name: u32, c: u32, python: u32) -> &mut Self {
+        self.lane_mut(lane).stacks.insert(name, StackRef { c, python });
+        self
+    }
+
+    fn stack(&self, lane: LaneNumber, node: u32) -> StackRef {
+        let known = self.lanes[lane.0 as usize].stacks.get(&node);
+        known.copied().unwrap_or(StackRef { c: node, python: 0 })
     }
 
     /// The lane's window goes to `events.spool`, as if it were full. Does nothing to an empty window.
@@ -347,8 +370,16 @@ impl SpoolBuilder {
         self
     }
 
-    fn node(&mut self, lane: LaneNumber, id: u32, parent: u32, kind: u8, first: u32, second: u64) -> &mut Self {
-        self.definition(lane, &Extended::Node { id, parent, frame_kind: kind, first, second })
+    fn node(&mut self, lane: LaneNumber, id: u32, parent: u32, frame: FrameRecord) -> &mut Self {
+        let ticks = self.lane_mut(lane).last.ticks;
+        self.make_room(lane, ticks, encode::MAX_NODE);
+        let LaneBuilder { last, followers, payload, .. } = self.lane_mut(lane);
+        let mut bytes = [0u8; encode::MAX_NODE];
+        let start = bytes.as_mut_ptr();
+        // SAFETY: `bytes` has room for a node.
+        let end = unsafe { encode::node(start, last, followers, id, parent, frame) };
+        payload.extend_from_slice(&bytes[..end as usize - start as usize]);
+        self
     }
 
     /// A definition happens at the time of the record before it.
@@ -379,6 +410,7 @@ impl SpoolBuilder {
             let base = ticks.max(builder.last.ticks);
             builder.base_ticks = Some(base);
             builder.last = Deltas::at(base);
+            builder.followers.forget();
         }
     }
 

@@ -27,7 +27,6 @@ pub unsafe fn device_alloc(block: DeviceBlock, entry: Entry) {
     // SAFETY: passed on.
     unsafe {
         record(entry, 1, |lane, ticks, stack| {
-            let stack = stack.0;
             let record = Extended::DeviceAlloc { space, device, address, size, attributes, stack };
             lane.writer.extended_event(ticks, &record);
         });
@@ -42,7 +41,7 @@ pub unsafe fn device_free(space: Space, address: u64, began: u64, entry: Entry) 
     // SAFETY: passed on.
     unsafe {
         record(entry, 1, |lane, _, stack| {
-            lane.writer.extended_event(began, &Extended::DeviceFree { space, address, stack: stack.0 });
+            lane.writer.extended_event(began, &Extended::DeviceFree { space, address, stack });
         });
     }
 }
@@ -77,7 +76,7 @@ pub unsafe fn out_of_memory(space: Space, device: u32, size: u64, flag: u64, ent
     // SAFETY: passed on.
     unsafe {
         record(entry, 1, |lane, ticks, stack| {
-            let record = Extended::OutOfMemory { space, device, size, flag, stack: stack.0 };
+            let record = Extended::OutOfMemory { space, device, size, flag, stack };
             lane.writer.extended_event(ticks, &record);
         });
     }

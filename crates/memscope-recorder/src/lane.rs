@@ -14,7 +14,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use memscope_format::encode::Extended;
 use memscope_format::layout::ClockKind;
-use memscope_stack::NodeId;
+use memscope_format::record::StackRef;
 use memscope_sys as sys;
 
 /// Where a hooked function was entered.
@@ -58,7 +58,7 @@ pub unsafe fn host_alloc(address: usize, size: usize, entry: Entry) {
         match at_hand(slot) {
             Some((lane, ticks)) if !lane.stacks.wanted() => {
                 ptr::addr_of_mut!((*slot).recording).write_volatile(true);
-                lane.writer.host_alloc(ticks, address as u64, size as u64, NodeId::NONE);
+                lane.writer.host_alloc(ticks, address as u64, size as u64, StackRef::NONE);
                 ptr::addr_of_mut!((*slot).recording).write_volatile(false);
             }
             _ => host_alloc_in_full(address, size, entry),
@@ -87,7 +87,7 @@ pub unsafe fn host_free(address: usize) {
         match at_hand(slot) {
             Some((lane, ticks)) => {
                 ptr::addr_of_mut!((*slot).recording).write_volatile(true);
-                lane.writer.host_free(ticks, address as u64, NodeId::NONE);
+                lane.writer.host_free(ticks, address as u64, StackRef::NONE);
                 ptr::addr_of_mut!((*slot).recording).write_volatile(false);
             }
             None => host_free_in_full(address),
@@ -137,7 +137,7 @@ pub unsafe fn host_moved(old: usize, new: usize, size: usize, began: u64, entry:
     unsafe {
         let events = if new == 0 { 1 } else { 2 };
         record(entry, events, |lane, ticks, stack| {
-            lane.writer.host_free(began, old as u64, NodeId::NONE);
+            lane.writer.host_free(began, old as u64, StackRef::NONE);
             if new == 0 {
                 return;
             }
@@ -200,7 +200,7 @@ pub unsafe fn host_map(address: usize, size: usize, entry: Entry) {
     // SAFETY: passed on.
     unsafe {
         record(entry, 1, |lane, ticks, stack| {
-            let record = Extended::HostMap { address: address as u64, size: size as u64, stack: stack.0 };
+            let record = Extended::HostMap { address: address as u64, size: size as u64, stack };
             lane.writer.extended_event(ticks, &record);
         });
     }
@@ -214,7 +214,7 @@ pub unsafe fn host_unmap(address: usize, size: usize) {
     // SAFETY: passed on.
     unsafe {
         record(Entry::NO_STACK, 1, |lane, ticks, stack| {
-            let record = Extended::HostUnmap { address: address as u64, size: size as u64, stack: stack.0 };
+            let record = Extended::HostUnmap { address: address as u64, size: size as u64, stack };
             lane.writer.extended_event(ticks, &record);
         });
     }
@@ -230,7 +230,7 @@ pub unsafe fn host_remapped(old: (usize, usize), new: (usize, usize), began: u64
         record(entry, 1, |lane, _, stack| {
             let (old, old_size) = (old.0 as u64, old.1 as u64);
             let (new, new_size) = (new.0 as u64, new.1 as u64);
-            let record = Extended::HostRemap { old, old_size, new, new_size, stack: stack.0 };
+            let record = Extended::HostRemap { old, old_size, new, new_size, stack };
             // Stamped with the earlier time: afterwards another thread may have been given the old range.
             lane.writer.extended_event(began, &record);
         });
@@ -242,7 +242,7 @@ pub unsafe fn host_remapped(old: (usize, usize), new: (usize, usize), began: u64
 /// # Safety
 /// As for [`host_alloc`].
 #[inline(always)]
-pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut Lane, u64, NodeId)) {
+pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut Lane, u64, StackRef)) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own. The lane it names is owned by this thread and mapped for ever; the guard
     // keeps a signal handler from entering here a second time, so the reference is the only one.
@@ -257,7 +257,7 @@ pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut L
             if ticks >= lane.next_calibration {
                 lane.calibrate();
             }
-            let mut stack = NodeId::NONE;
+            let mut stack = StackRef::NONE;
             if lane.stacks.wanted() && entry.wants_stack() && control::is_tracing() {
                 stack = lane.stacks.capture(entry, &mut lane.writer);
                 // New definitions may have filled the window.
@@ -366,7 +366,7 @@ impl Lane {
         // it is not written: that would touch all of its pages.
         unsafe {
             let lane = lane.as_ptr();
-            ptr::addr_of_mut!((*lane).writer).write(Writer::open(process, window, number, thread));
+            (*lane).writer.open(process, window, number, thread);
             (*lane).stacks.c_depth = process::config().c_depth;
             (*lane).stacks.python_depth = process::config().python_depth;
             (*lane).calibration_pause = FIRST_CALIBRATION_PAUSE;

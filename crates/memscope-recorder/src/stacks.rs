@@ -1,11 +1,11 @@
-//! A lane's call stacks: C and Python, bound into one number.
+//! A lane's call stacks: C and Python, two numbers of one tree.
 use crate::lane::Entry;
 use crate::process::{PYTHON_READ, PYTHON_UNKNOWN};
 use crate::writer::Writer;
+use memscope_format::record::StackRef;
 use memscope_stack::c::{self, CStack};
 use memscope_stack::python::{self, PythonStack, Support};
-use memscope_stack::tree::{FrameKey, Interned, Tree};
-use memscope_stack::{DefinitionSink, Frame, NodeId};
+use memscope_stack::tree::Tree;
 
 /// Zeroed memory is a lane that wants no stacks.
 #[repr(C)]
@@ -13,8 +13,6 @@ pub(crate) struct Stacks {
     pub(crate) c_depth: usize,
     pub(crate) python_depth: usize,
     epoch: u32,
-    /// The last pair and its number: in a loop it is the next one too.
-    pair: (NodeId, NodeId, NodeId),
     tree: Tree,
     c: CStack,
     python: PythonStack,
@@ -48,33 +46,28 @@ impl Stacks {
         self.c_depth | self.python_depth != 0
     }
 
-    /// The number of the calling thread's stack; defines what is new in it.
+    /// The calling thread's stack; defines what is new in it.
     ///
     /// # Safety
     /// `entry` describes a live hook frame of the calling thread, which owns this lane.
-    pub(crate) unsafe fn capture(&mut self, entry: Entry, writer: &mut Writer) -> NodeId {
+    pub(crate) unsafe fn capture(&mut self, entry: Entry, writer: &mut Writer) -> StackRef {
         let epoch = c::unload_epoch();
         if epoch != self.epoch {
             self.epoch = epoch;
             self.forget();
         }
-        let mut c = NodeId::NONE;
-        let mut python = NodeId::NONE;
+        let mut stack = StackRef::NONE;
         if self.c_depth != 0 {
             // SAFETY: the caller vouches for the entry.
-            c = unsafe {
-                self.c.capture(entry.stack_pointer, entry.frame_pointer, self.c_depth, &mut self.tree, writer)
+            stack.c = unsafe {
+                self.c.capture(entry.stack_pointer, entry.frame_pointer, self.c_depth, &mut self.tree, writer).0
             };
         }
         if self.python_depth != 0 {
             // SAFETY: the calling thread owns the lane.
-            python = unsafe { self.python.capture(self.python_depth, &mut self.tree, writer) };
+            stack.python = unsafe { self.python.capture(self.python_depth, &mut self.tree, writer).0 };
         }
-        match (c, python) {
-            (c, NodeId::NONE) => c,
-            (NodeId::NONE, python) => python,
-            (c, python) => self.pair(c, python, writer),
-        }
+        stack
     }
 
     /// Nothing defined so far is referred to again.
@@ -82,28 +75,10 @@ impl Stacks {
         self.tree.forget();
         self.c.forget();
         self.python.forget();
-        self.pair = Default::default();
     }
 
     /// Another thread has the lane: its stack lies elsewhere, but the tree, modules and code objects still hold.
     pub(crate) fn change_thread(&mut self) {
         self.c.change_thread();
-    }
-
-    #[inline]
-    fn pair(&mut self, c: NodeId, python: NodeId, writer: &mut Writer) -> NodeId {
-        if (self.pair.0, self.pair.1) == (c, python) {
-            return self.pair.2;
-        }
-        let id = match self.tree.intern(c, FrameKey::pair(python)) {
-            Interned::Known(id) => id,
-            Interned::New(id) => {
-                writer.node(id, c, Frame::Pair { python });
-                id
-            }
-            Interned::Full => return c,
-        };
-        self.pair = (c, python, id);
-        id
     }
 }

@@ -4,9 +4,10 @@ use crate::process::Process;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence};
-use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT};
+use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, MAX_NODE};
+use memscope_format::followers::Followers;
 use memscope_format::layout::{self, ClockKind, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WINDOW_SIZE, WindowHeader};
-use memscope_format::record::frame;
+use memscope_format::record::{FrameRecord, StackRef};
 use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 
 #[repr(C)]
@@ -27,31 +28,26 @@ pub(crate) struct Writer {
     /// A pair that is older than the generation at hand: see `begin_generation`.
     calibration: Calibration,
     process: *const Process,
+    followers: Followers,
 }
 
 impl Writer {
-    /// Takes a freshly mapped window.
-    pub(crate) fn open(process: &'static Process, window: NonNull<u8>, lane: u32, thread: u32) -> Writer {
-        let mut writer = Writer {
-            cursor: 0,
-            limit: 0,
-            last: Deltas::at(0),
-            clock: process.clock,
-            generation: 0,
-            appended: 0,
-            window: window.as_ptr().cast(),
-            events: 0,
-            thread,
-            calibration: process.calibrate(),
-            process,
-        };
+    /// Takes a freshly mapped window. In place, because a writer is too large for the stack of any thread.
+    ///
+    /// # Safety
+    /// `self` is zeroed memory.
+    pub(crate) unsafe fn open(&mut self, process: &'static Process, window: NonNull<u8>, lane: u32, thread: u32) {
+        self.clock = process.clock;
+        self.window = window.as_ptr().cast();
+        self.thread = thread;
+        self.calibration = process.calibrate();
+        self.process = process;
         // SAFETY: the mapping is fresh and ours; its pages are zero.
         unsafe {
-            (*writer.window).magic = WINDOW_MAGIC;
-            (*writer.window).lane = lane;
+            (*self.window).magic = WINDOW_MAGIC;
+            (*self.window).lane = lane;
         }
-        writer.begin_generation();
-        writer
+        self.begin_generation();
     }
 
     /// Whether an event can be encoded right away.
@@ -66,17 +62,17 @@ impl Writer {
     }
 
     #[inline(always)]
-    pub(crate) fn host_alloc(&mut self, ticks: u64, address: u64, size: u64, stack: NodeId) {
+    pub(crate) fn host_alloc(&mut self, ticks: u64, address: u64, size: u64, stack: StackRef) {
         // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
-        let end = unsafe { encode::host_alloc(self.cursor as *mut u8, &mut self.last, ticks, address, size, stack.0) };
+        let end = unsafe { encode::host_alloc(self.cursor as *mut u8, &mut self.last, ticks, address, size, stack) };
         self.events += 1;
         self.commit(end);
     }
 
     #[inline(always)]
-    pub(crate) fn host_free(&mut self, ticks: u64, address: u64, stack: NodeId) {
+    pub(crate) fn host_free(&mut self, ticks: u64, address: u64, stack: StackRef) {
         // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
-        let end = unsafe { encode::host_free(self.cursor as *mut u8, &mut self.last, ticks, address, stack.0) };
+        let end = unsafe { encode::host_free(self.cursor as *mut u8, &mut self.last, ticks, address, stack) };
         self.events += 1;
         self.commit(end);
     }
@@ -195,6 +191,7 @@ impl Writer {
         let Calibration { ticks, monotonic_ns } = core::mem::replace(&mut self.calibration, now);
         self.generation += 1;
         self.last = Deltas::at(ticks);
+        self.followers.forget();
         // SAFETY: the window is mapped and the lane is ours. A reader takes the new fields only with the new
         // generation, which the release store publishes last; until then the appended block stands for the old one.
         unsafe {
@@ -222,13 +219,17 @@ impl DefinitionSink for Writer {
     }
 
     fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame) {
-        let (frame_kind, first, second) = match frame {
-            Frame::C { module, offset } => (frame::C, module, offset),
-            Frame::Unknown { address } => (frame::UNKNOWN, 0, address),
-            Frame::Python { code, instruction } => (frame::PYTHON, code, u64::from(instruction)),
-            Frame::Pair { python } => (frame::PAIR, 0, u64::from(python.0)),
+        let frame = match frame {
+            Frame::C { module, offset } => FrameRecord::C { module, offset },
+            Frame::Unknown { address } => FrameRecord::Unknown { address },
+            Frame::Python { code, instruction } => FrameRecord::Python { code, instruction },
         };
-        let record = Extended::Node { id: id.0, parent: parent.0, frame_kind, first, second };
-        self.extended(self.last.ticks, &record);
+        if self.limit == 0 || (self.end() - self.cursor < MAX_NODE && !self.flush()) {
+            return;
+        }
+        let Writer { last, followers, .. } = self;
+        // SAFETY: the window has room for a node; a fresh one always does.
+        let end = unsafe { encode::node(self.cursor as *mut u8, last, followers, id.0, parent.0, frame) };
+        self.commit(end);
     }
 }

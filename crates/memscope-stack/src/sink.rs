@@ -41,8 +41,6 @@ pub enum Frame {
     Unknown { address: u64 },
     /// Byte offset of the current instruction within `co_code`.
     Python { code: u32, instruction: u32 },
-    /// Not a frame: binds a C stack (the node's parent) and a Python stack (`python`) into one number.
-    Pair { python: NodeId },
 }
 
 /// Takes definitions; implemented by the recorder's lane.

@@ -32,10 +32,6 @@ impl FrameKey {
     pub fn python(code: u32, instruction: u32) -> FrameKey {
         FrameKey(1 << 62 | (u64::from(code) << 30) | u64::from(instruction & 0x3fff_ffff))
     }
-
-    pub fn pair(python: NodeId) -> FrameKey {
-        FrameKey(2 << 62 | u64::from(python.0))
-    }
 }
 
 /// The answer of [`Tree::intern`].
@@ -241,7 +237,7 @@ mod tests {
     #[test]
     fn kinds_and_parents_are_told_apart() {
         let mut tree = Tree::new();
-        let keys = [FrameKey::c(77), FrameKey::python(0, 77), FrameKey::pair(NodeId(77))];
+        let keys = [FrameKey::c(77), FrameKey::python(0, 77), FrameKey::python(77, 0)];
         for parent in [NodeId::NONE, NodeId(1)] {
             for key in keys {
                 assert!(matches!(tree.intern(parent, key), Interned::New(_)));

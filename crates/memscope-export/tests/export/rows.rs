@@ -17,7 +17,7 @@ fn the_csv_of_a_small_recording_is_this_text() {
         let lane = spool.lane(32);
         spool.module(lane, 0, 0x1000_0000, b"/no/such/library.so", b"");
         spool.c_node(lane, 1, 0, 0, 0x42).unknown_node(lane, 2, 1, 0x7f01);
-        spool.code(lane, 0, "train.py", "Net.forward", 7).python_node(lane, 3, 0, 0, 0).pair_node(lane, 4, 2, 3);
+        spool.code(lane, 0, "train.py", "Net.forward", 7).python_node(lane, 3, 0, 0, 0).both(lane, 4, 2, 3);
         spool.alloc(lane, 10, 0x5000, 64, 4).map(lane, 20, 0x7f00_0000_0000, 8192, 1);
         spool.free(lane, 30, 0x5000, 0).alloc(lane, 30, 0x5000, 10, 0).unmap(lane, 50, 0x7f00_0000_0000, 8192, 0);
     });
@@ -41,7 +41,7 @@ fn names_may_hold_quotes_commas_and_line_breaks() {
         let lane = spool.lane(32);
         spool.module(lane, 0, 0x1000_0000, b"/no/a\"b,c\nd.so", b"");
         spool.code(lane, 0, "/x/\"a\",\n\0b.py", "<lambda>,\r\"", 7);
-        spool.c_node(lane, 1, 0, 0, 0x42).python_node(lane, 2, 0, 0, 0).pair_node(lane, 3, 1, 2);
+        spool.c_node(lane, 1, 0, 0, 0x42).python_node(lane, 2, 0, 0, 0).both(lane, 3, 1, 2);
         spool.alloc(lane, 10, 0x5000, 64, 3).free(lane, 20, 0x5000, 1);
     });
     let (exported, _) = recording.export(Format::Csv);
@@ -179,7 +179,7 @@ fn record(spool: &mut SpoolBuilder, steps: &[(u8, u8, u8, Step)]) {
     let lanes: Vec<LaneNumber> = (0..3).map(|thread| spool.lane(100 + thread)).collect();
     for lane in &lanes {
         spool.code(*lane, 0, "a,b.py", "f\"g\"", 3).python_node(*lane, 1, 0, 0, 0);
-        spool.unknown_node(*lane, 2, 0, 0x99).pair_node(*lane, 3, 2, 1);
+        spool.unknown_node(*lane, 2, 0, 0x99).both(*lane, 3, 2, 1);
     }
     let mut ticks = 0;
     for (lane, wait, node, step) in steps {

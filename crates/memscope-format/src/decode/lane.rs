@@ -3,6 +3,8 @@ use super::records::{self, Record};
 use super::spool::{Block, Place, Spool};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
 use crate::encode::Deltas;
+use crate::followers::Followers;
+use crate::record::StackRef;
 
 /// A position in a lane. Holds one block in memory; goes on after [`Spool::refresh`].
 #[derive(Debug)]
@@ -17,6 +19,7 @@ pub struct LaneCursor {
     /// Payload bytes of the generations before.
     earlier_bytes: u64,
     last: Deltas,
+    followers: Box<Followers>,
     thread: u32,
     /// Texts given numbers so far.
     texts: u32,
@@ -34,6 +37,7 @@ impl LaneCursor {
             at: 0,
             earlier_bytes: 0,
             last: Deltas::at(0),
+            followers: Box::default(),
             thread: 0,
             texts: 0,
             damage: Vec::new(),
@@ -68,7 +72,7 @@ impl LaneCursor {
     ) -> Result<Option<Event>, SpoolError> {
         loop {
             while let Some(rest) = self.payload.get(self.at..).filter(|rest| !rest.is_empty()) {
-                let Ok((ticks, record, length)) = records::read(rest, &mut self.last) else {
+                let Ok((ticks, record, length)) = records::read(rest, &mut self.last, &mut self.followers) else {
                     let damage = Damage::Record { lane: self.lane, generation: self.generation, offset: self.at };
                     self.damage.push(damage);
                     self.at = self.payload.len();
@@ -87,7 +91,7 @@ impl LaneCursor {
                             EventKind::RangeStart { id, .. } => EventKind::RangeStart { id, text: self.texts },
                             _ => EventKind::Mark { text: self.texts },
                         };
-                        return Ok(Some(Event { ticks, thread: self.thread, stack: 0, kind }));
+                        return Ok(Some(Event { ticks, thread: self.thread, stack: StackRef::NONE, kind }));
                     }
                     Record::Thread(thread) => self.thread = thread,
                     Record::Definition(definition) => define(definition),
@@ -146,6 +150,7 @@ impl LaneCursor {
             self.earlier_bytes += self.at as u64;
             self.at = 0;
             self.last = Deltas::at(header.base_ticks);
+            self.followers.forget();
             self.thread = header.thread;
         }
         Ok(true)

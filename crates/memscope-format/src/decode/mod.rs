@@ -11,11 +11,12 @@ mod process;
 mod records;
 mod spool;
 
+pub use crate::record::{FrameRecord, StackRef};
 pub use clock::Timeline;
 pub use error::{Damage, SpoolError};
 pub use lane::LaneCursor;
 pub use process::{ProcessInfo, ProcessState};
-pub use records::{Definition, Event, EventKind, FrameRecord};
+pub use records::{Definition, Event, EventKind};
 pub use spool::Spool;
 
 /// A little-endian integer at `offset`, if the bytes reach that far.

@@ -1,9 +1,10 @@
 //! One record after the other out of a block's payload.
 use super::u64_at;
 use crate::encode::Deltas;
+use crate::followers::Followers;
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, SIZE_LENGTHS, Space, SystemKind, TIME_LENGTHS, extended, frame, kind,
-    node_parent, stack_reference,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, FrameRecord, SIZE_LENGTHS, Space, StackRef, SystemKind, TIME_LENGTHS, extended,
+    frame, free_stack, kind, node_parent, stack_field,
 };
 
 /// Something that happened in the process.
@@ -11,8 +12,8 @@ use crate::record::{
 pub struct Event {
     pub ticks: u64,
     pub thread: u32,
-    /// A node of the event's lane, 0 for none.
-    pub stack: u32,
+    /// Nodes of the event's lane.
+    pub stack: StackRef,
     pub kind: EventKind,
 }
 
@@ -114,23 +115,11 @@ pub enum Definition<'a> {
     },
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum FrameRecord {
-    /// A return address as in the module's file.
-    C { module: u32, offset: u64 },
-    /// A return address outside all modules.
-    Unknown { address: u64 },
-    /// Byte offset of the running instruction.
-    Python { code: u32, instruction: u32 },
-    /// Not a frame: the node's parent is a C stack, `python` the Python stack of the same moment.
-    Pair { python: u32 },
-}
-
 /// What the record at hand is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Record<'a> {
     Event {
-        stack: u32,
+        stack: StackRef,
         kind: EventKind,
     },
     /// An event with a text, which the cursor numbers.
@@ -149,7 +138,11 @@ pub(super) enum Record<'a> {
 pub(super) struct Nonsense;
 
 /// Reads the record at the start of `bytes`; returns it, its time and its length.
-pub(super) fn read<'a>(bytes: &'a [u8], last: &mut Deltas) -> Result<(u64, Record<'a>, usize), Nonsense> {
+pub(super) fn read<'a>(
+    bytes: &'a [u8],
+    last: &mut Deltas,
+    followers: &mut Followers,
+) -> Result<(u64, Record<'a>, usize), Nonsense> {
     let mut fields = Fields { bytes, at: 0 };
     let first = fields.byte()?;
     let (time_code, address_code, last_code) = (first >> 2 & 3, first >> 4 & 3, first >> 6);
@@ -164,75 +157,77 @@ pub(super) fn read<'a>(bytes: &'a [u8], last: &mut Deltas) -> Result<(u64, Recor
             last.ticks = last.ticks.wrapping_add(fields.integer(TIME_LENGTHS[time_code as usize])?);
             let address = fields.address(address_code, last)?;
             let size = fields.integer(SIZE_LENGTHS[last_code as usize])?;
-            let field = fields.varint()?;
-            Record::Event { stack: resolve(field, last)?, kind: EventKind::HostAlloc { address, size } }
+            Record::Event { stack: fields.stack(last)?, kind: EventKind::HostAlloc { address, size } }
         }
         kind::HOST_FREE => {
             last.ticks = last.ticks.wrapping_add(fields.integer(TIME_LENGTHS[time_code as usize])?);
             let address = fields.address(address_code, last)?;
-            let field = match u32::from(last_code) {
-                stack_reference::EXPLICIT => fields.varint()?,
-                other => u64::from(other),
+            let stack = match last_code {
+                free_stack::NONE => StackRef::NONE,
+                free_stack::GIVEN => fields.stack(last)?,
+                _ => return Err(Nonsense),
             };
-            Record::Event { stack: resolve(field, last)?, kind: EventKind::HostFree { address } }
+            Record::Event { stack, kind: EventKind::HostFree { address } }
         }
-        _ => node(&mut fields, first, last)?,
+        _ => node(&mut fields, first, last, followers)?,
     };
     Ok((last.ticks, record, fields.at))
 }
 
 /// A node, whose first byte is `first`.
-fn node<'a>(fields: &mut Fields<'a>, first: u8, last: &mut Deltas) -> Result<Record<'a>, Nonsense> {
+fn node<'a>(
+    fields: &mut Fields<'a>,
+    first: u8,
+    last: &mut Deltas,
+    followers: &mut Followers,
+) -> Result<Record<'a>, Nonsense> {
     let (frame_kind, below) = (first >> 2 & 3, first >> 4 & 3);
     let (known, numbered) = (first & 1 << 6 != 0, first & 1 << 7 != 0);
     let id = if numbered { fields.small()? } else { last.node.wrapping_add(1) };
+    last.node = id;
     let parent = match below {
+        _ if frame_kind == frame::FOLLOWER => id.wrapping_sub(1),
         node_parent::NONE => 0,
         node_parent::PREVIOUS => id.wrapping_sub(1),
         node_parent::EARLIER => id.wrapping_sub(fields.small()?),
         _ => return Err(Nonsense),
     };
-    let container = match frame_kind {
-        frame::C | frame::PYTHON if !known => fields.small()?,
-        _ => last.container(frame_kind),
-    };
-    let field = fields.varint()?;
-    let (second, frame) = match frame_kind {
+    let frame = match frame_kind {
         frame::C => {
-            let offset = last.offset.wrapping_add(from_zigzag(field));
-            (offset, FrameRecord::C { module: container, offset })
+            let neighbour = last.neighbour(below);
+            let module = if known { neighbour.0 } else { fields.small()? };
+            let offset = neighbour.1.wrapping_add(from_zigzag(fields.varint()?));
+            if below == node_parent::PREVIOUS {
+                followers.note(neighbour, (module, offset));
+            }
+            last.note_c_frame(below, (module, offset));
+            FrameRecord::C { module, offset }
+        }
+        frame::FOLLOWER => {
+            let (module, offset) = followers.follow(last.c_frame, below).ok_or(Nonsense)?;
+            last.note_c_frame(node_parent::PREVIOUS, (module, offset));
+            FrameRecord::C { module, offset }
         }
         frame::PYTHON => {
-            let instruction = u32::try_from(field).map_err(|_| Nonsense)?;
-            (field, FrameRecord::Python { code: container, instruction })
+            last.code = if known { last.code } else { fields.small()? };
+            FrameRecord::Python { code: last.code, instruction: fields.small()? }
         }
-        frame::PAIR => {
-            let python = id.wrapping_sub(u32::try_from(field).map_err(|_| Nonsense)?);
-            (field, FrameRecord::Pair { python })
-        }
-        _ => (field, FrameRecord::Unknown { address: field }),
+        _ => FrameRecord::Unknown { address: fields.varint()? },
     };
-    last.note_node(id, frame_kind, container, second);
     // A node can only hang below an older one: this is what keeps a reader's walk to the root finite.
-    if parent >= id || matches!(frame, FrameRecord::Pair { python } if python >= id) {
+    if parent >= id {
         return Err(Nonsense);
     }
     Ok(Record::Definition(Definition::Node { id, parent, frame }))
 }
 
-fn from_zigzag(field: u64) -> u64 {
-    (field >> 1) ^ (field & 1).wrapping_neg()
+/// The node number at a zigzag distance from another.
+fn number_at(from: u32, distance: u64) -> Result<u32, Nonsense> {
+    u32::try_from(u64::from(from).wrapping_add(from_zigzag(distance))).map_err(|_| Nonsense)
 }
 
-fn resolve(field: u64, last: &mut Deltas) -> Result<u32, Nonsense> {
-    match u32::try_from(field).map_err(|_| Nonsense)? {
-        stack_reference::NONE => Ok(0),
-        stack_reference::SAME_AS_LAST => Ok(last.stack),
-        explicit => {
-            last.stack = explicit - 1;
-            Ok(last.stack)
-        }
-    }
+fn from_zigzag(field: u64) -> u64 {
+    (field >> 1) ^ (field & 1).wrapping_neg()
 }
 
 fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) -> Result<Record<'a>, Nonsense> {
@@ -256,52 +251,54 @@ fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) ->
             line_table: fields.text()?,
         }),
         extended::HOST_MAP => {
-            let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.small()?);
+            let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.stack(last)?);
             Record::Event { stack, kind: EventKind::HostMap { address, size } }
         }
         extended::HOST_UNMAP => {
-            let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.small()?);
+            let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.stack(last)?);
             Record::Event { stack, kind: EventKind::HostUnmap { address, size } }
         }
         extended::HOST_REMAP => {
             let (old, old_size) = (fields.integer(8)?, fields.varint()?);
             let (new, new_size) = (fields.integer(8)?, fields.varint()?);
-            let stack = fields.small()?;
+            let stack = fields.stack(last)?;
             Record::Event { stack, kind: EventKind::HostRemap { old, old_size, new, new_size } }
         }
         extended::DEVICE_ALLOC => {
             let (space, device) = (fields.space()?, fields.small()?);
             let address = fields.device_address(last)?;
             let (size, attributes) = (fields.varint()?, fields.small()?);
-            let stack = resolve(fields.varint()?, last)?;
+            let stack = fields.stack(last)?;
             Record::Event { stack, kind: EventKind::DeviceAlloc { space, device, address, size, attributes } }
         }
         extended::DEVICE_FREE => {
             let (space, address) = (fields.space()?, fields.device_address(last)?);
-            let stack = resolve(fields.varint()?, last)?;
+            let stack = fields.stack(last)?;
             Record::Event { stack, kind: EventKind::DeviceFree { space, address } }
         }
         extended::POOL_TOTAL => {
             let (space, device, total) = (fields.space()?, fields.small()?, fields.varint()?);
-            Record::Event { stack: 0, kind: EventKind::PoolTotal { space, device, total } }
+            Record::Event { stack: StackRef::NONE, kind: EventKind::PoolTotal { space, device, total } }
         }
         extended::OUT_OF_MEMORY => {
             let (space, device) = (fields.space()?, fields.small()?);
             let (size, flag) = (fields.varint()?, fields.varint()?);
-            let stack = resolve(fields.varint()?, last)?;
+            let stack = fields.stack(last)?;
             Record::Event { stack, kind: EventKind::OutOfMemory { space, device, size, flag } }
         }
         extended::VISIBLE_DEVICES => Record::Definition(Definition::VisibleDevices { text: fields.text()? }),
         extended::SYSTEM => {
             let kind = SystemKind::from_code(fields.byte()?).ok_or(Nonsense)?;
-            Record::Event { stack: 0, kind: EventKind::System { kind, value: fields.varint()? } }
+            Record::Event { stack: StackRef::NONE, kind: EventKind::System { kind, value: fields.varint()? } }
         }
         extended::MARK => Record::TextEvent { text: fields.text()?, kind: EventKind::Mark { text: 0 } },
         extended::RANGE_START => {
             let id = fields.varint()?;
             Record::TextEvent { text: fields.text()?, kind: EventKind::RangeStart { id, text: 0 } }
         }
-        extended::RANGE_END => Record::Event { stack: 0, kind: EventKind::RangeEnd { id: fields.varint()? } },
+        extended::RANGE_END => {
+            Record::Event { stack: StackRef::NONE, kind: EventKind::RangeEnd { id: fields.varint()? } }
+        }
         _ => Record::Unknown,
     })
 }
@@ -355,6 +352,25 @@ impl<'a> Fields<'a> {
         self.take(length)
     }
 
+    fn stack(&mut self, last: &mut Deltas) -> Result<StackRef, Nonsense> {
+        let field = self.varint()?;
+        let python_code = field & 3;
+        if python_code == stack_field::NO_STACK {
+            return Ok(StackRef::NONE);
+        }
+        let c = number_at(last.stack.c, field >> 2)?;
+        last.stack.c = c;
+        let python = match python_code {
+            stack_field::NO_PYTHON => 0,
+            stack_field::SAME_PYTHON => last.stack.python,
+            _ => {
+                last.stack.python = number_at(last.stack.python, self.varint()?)?;
+                last.stack.python
+            }
+        };
+        Ok(StackRef { c, python })
+    }
+
     fn space(&mut self) -> Result<Space, Nonsense> {
         Space::from_code(self.byte()?).ok_or(Nonsense)
     }
@@ -379,7 +395,7 @@ mod tests {
     use crate::encode::{self, Extended, MAX_EVENT};
     use proptest::prelude::*;
 
-    fn event() -> impl Strategy<Value = (u64, u32, EventKind)> {
+    fn event() -> impl Strategy<Value = (u64, StackRef, EventKind)> {
         let address = prop_oneof![any::<u64>(), (0u64..1 << 43).prop_map(|a| a << 4), Just(0u64)];
         let size = prop_oneof![0u64..300, any::<u64>(), 60_000u64..70_000];
         let kind = (address, size, 0..9u8).prop_map(|(address, size, which)| match which {
@@ -399,7 +415,9 @@ mod tests {
             _ => EventKind::HostUnmap { address, size },
         });
         let wait = prop_oneof![0u64..300, 0u64..1 << 40];
-        (wait, prop_oneof![Just(0u32), 1u32..5, 1u32..u32::MAX - 1], kind)
+        let part = || prop_oneof![Just(0u32), 1u32..5, any::<u32>()];
+        let stack = (part(), part()).prop_map(|(c, python)| StackRef { c, python });
+        (wait, stack, kind)
     }
 
     proptest! {
@@ -457,7 +475,7 @@ mod tests {
             let mut rest = &bytes[..at];
             let mut decoded = Vec::new();
             while !rest.is_empty() {
-                let (ticks, record, length) = read(rest, &mut last).unwrap();
+                let (ticks, record, length) = read(rest, &mut last, &mut Followers::new()).unwrap();
                 let Record::Event { stack, kind } = record else { panic!("{record:?}") };
                 decoded.push((ticks, stack, kind));
                 rest = &rest[length..];
@@ -467,9 +485,9 @@ mod tests {
 
         #[test]
         fn any_bytes_end_in_a_record_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let mut last = Deltas::at(0);
+            let (mut last, mut followers) = (Deltas::at(0), Followers::new());
             let mut rest = bytes.as_slice();
-            while let Ok((_, _, length)) = read(rest, &mut last) {
+            while let Ok((_, _, length)) = read(rest, &mut last, &mut followers) {
                 prop_assert!(length > 0 && length <= rest.len());
                 rest = &rest[length..];
             }
@@ -491,16 +509,42 @@ mod tests {
             let line_table = &table[..table.len().min(48 * 1024)];
             let read = Definition::Code { id, python_version, first_line, file: name, function, line_table };
             round_trip(&record, read)?;
-            for (frame_kind, first, second, frame) in [
-                (frame::C, 3, start, FrameRecord::C { module: 3, offset: start }),
-                (frame::UNKNOWN, 0, start, FrameRecord::Unknown { address: start }),
-                (frame::PYTHON, 9, 12, FrameRecord::Python { code: 9, instruction: 12 }),
-                (frame::PAIR, 0, u64::from(id - 1), FrameRecord::Pair { python: id - 1 }),
-            ] {
-                let record = Extended::Node { id, parent: id - 1, frame_kind, first, second };
-                round_trip(&record, Definition::Node { id, parent: id - 1, frame })?;
-            }
         }
+
+        /// Few modules, offsets and parents, so that frames come again below the same ones.
+        #[test]
+        fn nodes_come_back(nodes in proptest::collection::vec((1u32..4, 0u8..3, 0u32..5, node_frame()), 0..300)) {
+            let mut bytes = vec![0u8; nodes.len() * encode::MAX_NODE];
+            let (mut last, mut followers) = (Deltas::at(0), Followers::new());
+            let (mut id, mut at) = (0, 0);
+            let mut expected = Vec::new();
+            for (step, parent, distance, frame) in nodes {
+                id += if distance == 0 { step } else { 1 };
+                let parent = match parent { 0 => id - 1, 1 => 0, _ => id.saturating_sub(distance + 1) };
+                let out = bytes[at..].as_mut_ptr();
+                // SAFETY: the buffer holds the largest node for each.
+                at += unsafe { encode::node(out, &mut last, &mut followers, id, parent, frame) } as usize - out as usize;
+                expected.push(Record::Definition(Definition::Node { id, parent, frame }));
+            }
+            let (mut last, mut followers) = (Deltas::at(0), Followers::new());
+            let mut rest = &bytes[..at];
+            let mut decoded = Vec::new();
+            while !rest.is_empty() {
+                let (_, record, length) = read(rest, &mut last, &mut followers).unwrap();
+                decoded.push(record);
+                rest = &rest[length..];
+            }
+            prop_assert_eq!(decoded, expected);
+        }
+    }
+
+    fn node_frame() -> impl Strategy<Value = FrameRecord> {
+        let offset = prop_oneof![0u64..4, any::<u64>()];
+        (0u8..6, 0u32..3, offset).prop_map(|(which, container, offset)| match which {
+            0 => FrameRecord::Unknown { address: offset },
+            1 => FrameRecord::Python { code: container, instruction: offset as u32 },
+            _ => FrameRecord::C { module: container, offset },
+        })
     }
 
     fn round_trip(record: &Extended<'_>, expected: Definition<'_>) -> Result<(), TestCaseError> {
@@ -509,7 +553,7 @@ mod tests {
         let end = unsafe { encode::extended(bytes.as_mut_ptr(), &mut Deltas::at(3), u64::MAX / 2, record) };
         let length = end as usize - bytes.as_ptr() as usize;
         prop_assert!(length <= bytes.len());
-        let (_, read, read_length) = read(&bytes[..length], &mut Deltas::at(3)).unwrap();
+        let (_, read, read_length) = read(&bytes[..length], &mut Deltas::at(3), &mut Followers::new()).unwrap();
         prop_assert_eq!(read, Record::Definition(expected));
         prop_assert_eq!(read_length, length);
         Ok(())
@@ -517,10 +561,25 @@ mod tests {
 
     #[test]
     fn a_node_below_a_younger_one_is_nonsense() {
-        let record = Extended::Node { id: 5, parent: 5, frame_kind: frame::UNKNOWN, first: 0, second: 1 };
-        let mut bytes = vec![0u8; record.room()];
-        // SAFETY: the buffer has the room the record asks for.
-        unsafe { encode::extended(bytes.as_mut_ptr(), &mut Deltas::at(0), 0, &record) };
-        assert_eq!(read(&bytes, &mut Deltas::at(0)), Err(Nonsense));
+        let mut bytes = [0u8; encode::MAX_NODE];
+        let frame = FrameRecord::Unknown { address: 1 };
+        // SAFETY: the buffer has room for a node.
+        unsafe { encode::node(bytes.as_mut_ptr(), &mut Deltas::at(0), &mut Followers::new(), 5, 5, frame) };
+        assert_eq!(read(&bytes, &mut Deltas::at(0), &mut Followers::new()), Err(Nonsense));
+    }
+
+    #[test]
+    fn a_frame_met_before_costs_one_byte() {
+        let mut bytes = [0u8; 4 * encode::MAX_NODE];
+        let (mut last, mut followers) = (Deltas::at(0), Followers::new());
+        let mut lengths = Vec::new();
+        for (id, parent, offset) in [(1, 0, 0x7000), (2, 1, 0x123_4567), (3, 0, 0x7000), (4, 3, 0x123_4567)] {
+            let frame = FrameRecord::C { module: 3, offset };
+            let out = bytes.as_mut_ptr();
+            // SAFETY: the buffer has room for a node.
+            let end = unsafe { encode::node(out, &mut last, &mut followers, id, parent, frame) };
+            lengths.push(end as usize - out as usize);
+        }
+        assert_eq!(lengths, [5, 5, 2, 1]);
     }
 }

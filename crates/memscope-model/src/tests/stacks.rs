@@ -28,7 +28,7 @@ fn define(spool: &mut SpoolBuilder, lane: LaneNumber, shift: u32) {
     );
     spool.c_node(lane, at(1), 0, shift, 100).c_node(lane, at(2), at(1), shift, 200).unknown_node(lane, at(3), at(2), 7);
     spool.python_node(lane, at(4), 0, shift, 2).python_node(lane, at(5), at(4), shift + 1, 4);
-    spool.pair_node(lane, at(6), at(3), at(5));
+    spool.both(lane, at(6), at(3), at(5));
 }
 
 #[test]
