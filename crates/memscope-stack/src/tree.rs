@@ -4,7 +4,9 @@
 //! after [`Tree::forget`]. Most nodes have one child, and a stack's nodes were made one after the other: so the first
 //! child of a node is kept in an array indexed by the node's number, and looking a stack up runs through neighbouring
 //! memory (a hash table alone misses the cache at each frame; measured in torch, that was half the cost of a stack).
-//! Further children are in an open-addressing table, doubled when three quarters full.
+//! Further children are in an open-addressing table, doubled when three quarters full; those asked for lately are also in a
+//! small one in front of it, because a program's start leaves a table of megabytes of which its loop then uses a
+//! thousand entries, each in a cache line and a page of its own.
 //!
 //! Both are anonymous memory of the lane's own, and bounded: when one is full all nodes are forgotten, and those that
 //! come again are defined again.
@@ -53,6 +55,15 @@ struct Entry {
     id: NodeId,
 }
 
+impl Entry {
+    const NONE: Entry = Entry { key: FrameKey(0), parent: NodeId::NONE, id: NodeId::NONE };
+
+    #[inline]
+    fn is_of(&self, parent: NodeId, key: FrameKey) -> bool {
+        self.key == key && self.parent == parent && self.id != NodeId::NONE
+    }
+}
+
 /// Nodes between two forgettings, and bytes of the array of first children, of which only touched pages exist. The start
 /// of a large program (a million constructors, each from a place of its own) goes through more nodes than that, most of
 /// them once; what is in use afterwards is a fraction.
@@ -62,6 +73,10 @@ const FIRST_CHILDREN_BYTES: usize = MOST_NODES * size_of::<Entry>();
 /// Entries of the table of further children, at first and at most (4 MiB).
 const FIRST_CAPACITY: usize = 1024;
 const LAST_CAPACITY: usize = 1 << 18;
+
+/// Further children in front of the large table.
+const RECENT: usize = 1 << RECENT_BITS;
+const RECENT_BITS: u32 = 11;
 
 /// Zeroed memory is an empty tree.
 pub struct Tree {
@@ -74,12 +89,22 @@ pub struct Tree {
     last_id: u32,
     /// The last number given before the tree was last forgotten.
     forgotten: u32,
+    /// By hash; the newest of those that share a place.
+    recent: [Entry; RECENT],
 }
 
 impl Tree {
     /// An empty tree; takes memory with the first node.
     pub const fn new() -> Tree {
-        Tree { first_children: None, further: None, mask: 0, used: 0, last_id: 0, forgotten: 0 }
+        Tree {
+            first_children: None,
+            further: None,
+            mask: 0,
+            used: 0,
+            last_id: 0,
+            forgotten: 0,
+            recent: [Entry::NONE; RECENT],
+        }
     }
 
     /// Finds or creates the child of `parent` for `key`.
@@ -95,7 +120,11 @@ impl Tree {
                 return Interned::Known(entry.id);
             }
         }
-        self.intern_further(parent, key)
+        let hash = hash(parent, key);
+        match self.recent.get(recent_place(hash)) {
+            Some(entry) if entry.is_of(parent, key) => Interned::Known(entry.id),
+            _ => self.intern_further(parent, key, hash),
+        }
     }
 
     /// The place of a node's first child; `None` for a parent from before the last forgetting.
@@ -108,7 +137,8 @@ impl Tree {
         (index < MOST_NODES).then_some(index)
     }
 
-    fn intern_further(&mut self, parent: NodeId, key: FrameKey) -> Interned {
+    #[inline(never)]
+    fn intern_further(&mut self, parent: NodeId, key: FrameKey, hash: u64) -> Interned {
         if (self.last_id - self.forgotten) as usize + 1 >= MOST_NODES {
             self.forget();
         }
@@ -131,21 +161,25 @@ impl Tree {
             return Interned::Full;
         }
         let Some(entries) = self.further else { return Interned::Full };
-        let mut at = hash(parent, key) & self.mask;
-        loop {
+        let mut at = hash as usize & self.mask;
+        let (found, is_new) = loop {
             // SAFETY: `at` is masked to the table, which `grow` mapped whole; only this lane's thread uses it.
             let entry = unsafe { &mut *entries.as_ptr().add(at) };
             if entry.id == NodeId::NONE {
                 self.last_id += 1;
                 self.used += 1;
                 *entry = Entry { key, parent, id: NodeId(self.last_id) };
-                return Interned::New(entry.id);
+                break (*entry, true);
             }
-            if entry.key == key && entry.parent == parent {
-                return Interned::Known(entry.id);
+            if entry.is_of(parent, key) {
+                break (*entry, false);
             }
             at = (at + 1) & self.mask;
+        };
+        if let Some(place) = self.recent.get_mut(recent_place(hash)) {
+            *place = found;
         }
+        if is_new { Interned::New(found.id) } else { Interned::Known(found.id) }
     }
 
     /// Forgets all nodes but not which numbers were given: after a library was unloaded, the same address may mean
@@ -160,6 +194,7 @@ impl Tree {
             // SAFETY: the table is `mask + 1` entries long, and zero bytes are empty entries.
             unsafe { entries.as_ptr().write_bytes(0, self.mask + 1) };
         }
+        self.recent.fill(Entry::NONE);
         self.used = 0;
         self.forgotten = self.last_id;
     }
@@ -184,7 +219,7 @@ impl Tree {
                 unsafe {
                     let entry = *old.as_ptr().add(i);
                     if entry.id != NodeId::NONE {
-                        let mut at = hash(entry.parent, entry.key) & mask;
+                        let mut at = hash(entry.parent, entry.key) as usize & mask;
                         while (*entries.as_ptr().add(at)).id != NodeId::NONE {
                             at = (at + 1) & mask;
                         }
@@ -208,9 +243,15 @@ impl Default for Tree {
 }
 
 #[inline]
-fn hash(parent: NodeId, key: FrameKey) -> usize {
+fn hash(parent: NodeId, key: FrameKey) -> u64 {
     let mixed = (key.0 ^ (u64::from(parent.0) << 20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ (mixed >> 29)) as usize
+    mixed ^ (mixed >> 29)
+}
+
+/// The top bits: the large table goes by the low ones.
+#[inline]
+fn recent_place(hash: u64) -> usize {
+    (hash >> (u64::BITS - RECENT_BITS)) as usize
 }
 
 #[cfg(test)]
@@ -219,7 +260,7 @@ mod tests {
 
     #[test]
     fn same_child_same_number_and_numbers_survive_growth() {
-        let mut tree = Tree::new();
+        let mut tree = Box::new(Tree::new());
         let mut ids = std::vec::Vec::new();
         for i in 0..10_000usize {
             let parent = NodeId((i / 7) as u32);
@@ -236,7 +277,7 @@ mod tests {
 
     #[test]
     fn kinds_and_parents_are_told_apart() {
-        let mut tree = Tree::new();
+        let mut tree = Box::new(Tree::new());
         let keys = [FrameKey::c(77), FrameKey::python(0, 77), FrameKey::python(77, 0)];
         for parent in [NodeId::NONE, NodeId(1)] {
             for key in keys {
@@ -249,7 +290,7 @@ mod tests {
     fn a_full_tree_begins_anew_and_goes_on_counting() {
         // A bush, all further children of one parent, and a chain, all first children.
         for chain in [false, true] {
-            let mut tree = Tree::new();
+            let mut tree = Box::new(Tree::new());
             let nodes = 3 * MOST_NODES;
             for number in 1..=nodes {
                 let parent = if chain { NodeId(number as u32 - 1) } else { NodeId::NONE };
@@ -264,7 +305,7 @@ mod tests {
 
     #[test]
     fn forgotten_nodes_get_new_numbers() {
-        let mut tree = Tree::new();
+        let mut tree = Box::new(Tree::new());
         assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(1)));
         tree.forget();
         assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(2)));

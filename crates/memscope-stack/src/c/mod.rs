@@ -21,7 +21,7 @@ mod tests;
 
 use crate::tree::{FrameKey, Interned, Tree};
 use crate::{DefinitionSink, Frame as FrameDefinition, NodeId};
-use arch::{Frame, Rule, Step};
+use arch::{Frame, NearRows, Rule, Step};
 use core::sync::atomic::{AtomicU32, Ordering};
 use memory::StackMemory;
 use modules::Modules;
@@ -61,6 +61,7 @@ pub struct CStack {
     remembered: Remembered,
     memory: StackMemory,
     modules: Modules,
+    near_rows: NearRows,
     /// Frames of the capture under way, innermost first.
     fresh: [Fresh; MAX_UNWOUND],
 }
@@ -78,6 +79,7 @@ impl CStack {
             remembered: Remembered::new(),
             memory: StackMemory::new(),
             modules: Modules::new(),
+            near_rows: NearRows::new(),
             fresh: [fresh; MAX_UNWOUND],
         }
     }
@@ -87,6 +89,7 @@ impl CStack {
         self.remembered.forget();
         self.memory.forget();
         self.modules.forget();
+        self.near_rows.forget();
     }
 
     /// Drops what was learnt about the stack of the thread that had the lane; modules are the process's and stay.
@@ -180,7 +183,8 @@ impl CStack {
                 // may treat all frames alike.
                 fresh.return_address += 1;
             }
-            (end, fresh.rule, frame) = arch::step(frame, &mut self.memory, &mut self.modules, epoch);
+            (end, fresh.rule, frame) =
+                arch::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
             count = self.push_fresh(fresh, count);
             if end != Step::Outer {
                 if end != Step::Interrupted {

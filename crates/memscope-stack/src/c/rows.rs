@@ -2,6 +2,9 @@
 //!
 //! A row is what `.eh_frame` says for one address, reduced to what stack walking needs: where the canonical frame
 //! address is, and where the caller's frame pointer was saved.
+//!
+//! Rows a lane asked for lately are also in a small table of its own ([`NearRows`]): a loop in a large program needs a
+//! thousand of them, which the large table spreads over as many cache lines and hundreds of pages.
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -182,6 +185,13 @@ impl Key {
         (page << PAGE_BITS | within) as usize & !(WAYS - 1)
     }
 
+    /// Its set in a lane's own table.
+    #[inline]
+    fn near_set(self) -> usize {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        (self.0.wrapping_mul(GOLDEN) >> (u64::BITS - NEAR_BITS)) as usize
+    }
+
     fn is_same_epoch(self, other: u64) -> bool {
         (self.0 ^ other) >> EPOCH_SHIFT == 0
     }
@@ -227,8 +237,54 @@ fn wipe() {
     }
 }
 
-#[inline]
-pub(super) fn find(key: Key) -> Option<Row> {
+/// A lane's own cache in front of the process's. Zeroed memory is empty.
+pub(super) struct NearRows([[NearRow; WAYS]; NEAR_SETS]);
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct NearRow {
+    key: Key,
+    row: Row,
+}
+
+impl NearRow {
+    const NONE: NearRow = NearRow { key: Key(0), row: Row::UNKNOWN };
+}
+
+const NEAR_SETS: usize = 1 << NEAR_BITS;
+const NEAR_BITS: u32 = 9;
+
+impl NearRows {
+    pub(super) const fn new() -> NearRows {
+        NearRows([[NearRow::NONE; WAYS]; NEAR_SETS])
+    }
+
+    /// In every unload epoch anew: the key holds only some bits of its number.
+    pub(super) fn forget(&mut self) {
+        self.0.fill([NearRow::NONE; WAYS]);
+    }
+
+    #[inline]
+    pub(super) fn find(&mut self, key: Key) -> Option<Row> {
+        self.find_or(key, find)
+    }
+
+    #[inline]
+    fn find_or(&mut self, key: Key, far: impl FnOnce(Key) -> Option<Row>) -> Option<Row> {
+        let set = self.0.get_mut(key.near_set())?;
+        if let Some(entry) = set.iter().find(|entry| entry.key == key) {
+            return Some(entry.row);
+        }
+        let row = far(key)?;
+        // The oldest goes.
+        let [a, b, c, _] = *set;
+        *set = [NearRow { key, row }, a, b, c];
+        Some(row)
+    }
+}
+
+#[inline(never)]
+fn find(key: Key) -> Option<Row> {
     let table = NonNull::new(TABLE.load(Ordering::Acquire))?;
     let set = key.set();
     for way in 0..WAYS {
@@ -323,6 +379,31 @@ mod tests {
         assert!(find(Key::new(address, true, 7).unwrap()).is_none());
         assert!(find(Key::new(address + 1, false, 7).unwrap()).is_none());
         assert!(Key::new(1 << 47, false, 7).is_none());
+    }
+
+    #[test]
+    fn a_lanes_own_table_asks_the_processs_once_until_it_forgets() {
+        let row = Row::new(Cfa::Sp { offset: 56 }, SavedFp::Same);
+        let mut near = Box::new(NearRows::new());
+        let keys: Vec<Key> =
+            (0..NEAR_SETS).map(|number| Key::new(0x3000_0000_0000 + number * 8, false, 11).unwrap()).collect();
+        let asked = |near: &mut NearRows| {
+            let mut asked = 0;
+            for key in &keys {
+                let found = near.find_or(*key, |_| {
+                    asked += 1;
+                    Some(row)
+                });
+                assert!(found == Some(row));
+            }
+            asked
+        };
+        assert_eq!(asked(&mut near), NEAR_SETS);
+        // A set holds four of the one it has on average.
+        assert!(asked(&mut near) < NEAR_SETS / 20);
+        near.forget();
+        assert_eq!(asked(&mut near), NEAR_SETS);
+        assert!(near.find_or(Key::new(0x77_0000, false, 11).unwrap(), |_| None).is_none());
     }
 
     #[test]

@@ -41,6 +41,17 @@ impl Rule {
     }
 }
 
+/// There are no rows to keep.
+pub(in super::super) struct NearRows;
+
+impl NearRows {
+    pub(in super::super) const fn new() -> NearRows {
+        NearRows
+    }
+
+    pub(in super::super) fn forget(&mut self) {}
+}
+
 /// The address a return address word stands for.
 #[inline]
 pub(in super::super) fn code_address(return_address: usize) -> usize {
@@ -61,6 +72,7 @@ pub(in super::super) fn step(
     frame: Frame,
     memory: &mut StackMemory,
     _modules: &mut Modules,
+    _near: &mut NearRows,
     _epoch: u32,
 ) -> (Step, Rule, Frame) {
     let record = frame.fp;

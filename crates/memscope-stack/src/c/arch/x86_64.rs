@@ -2,6 +2,7 @@
 use super::super::cfi::{Found, Registers, Tables};
 use super::super::memory::StackMemory;
 use super::super::modules::Modules;
+pub(in super::super) use super::super::rows::NearRows;
 use super::super::rows::{self, Key, Row, SavedFp};
 use super::{Frame, Step};
 
@@ -30,10 +31,11 @@ pub(in super::super) fn step(
     frame: Frame,
     memory: &mut StackMemory,
     modules: &mut Modules,
+    near: &mut NearRows,
     epoch: u32,
 ) -> (Step, Rule, Frame) {
     let key = Key::new(frame.return_address, frame.is_interrupted(), epoch);
-    let row = match key.and_then(rows::find) {
+    let row = match key.and_then(|key| near.find(key)) {
         Some(row) => row,
         None => row_of(frame.return_address, frame.is_interrupted(), key, modules),
     };
