@@ -26,26 +26,38 @@ pub struct Deltas {
     pub device_address: u64,
     /// The last C part and the last Python part of a stack that were not 0.
     pub stack: StackRef,
-    pub node: u32,
-    /// Module and offset of the last C frame, and of the last one that did not hang below its predecessor.
-    pub c_frame: (u32, u64),
-    pub branch: (u32, u64),
-    /// The code object of the last Python frame.
-    pub code: u32,
 }
 
 impl Deltas {
     pub const fn at(base_ticks: u64) -> Deltas {
-        Deltas {
-            ticks: base_ticks,
-            address: 0,
-            device_address: 0,
-            stack: StackRef::NONE,
-            node: 0,
-            c_frame: (0, 0),
-            branch: (0, 0),
-            code: 0,
-        }
+        Deltas { ticks: base_ticks, address: 0, device_address: 0, stack: StackRef::NONE }
+    }
+}
+
+/// What the next node is encoded against; apart from [`Deltas`], which every event touches. Zeroed memory is where a
+/// generation begins.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub struct NodeDeltas {
+    pub(crate) node: u32,
+    /// The code object of the last Python frame.
+    pub(crate) code: u32,
+    /// Module and offset of the last C frame, and of the last one that did not hang below its predecessor.
+    pub(crate) c_frame: (u32, u64),
+    branch: (u32, u64),
+    pub(crate) followers: Followers,
+}
+
+impl NodeDeltas {
+    pub const fn new() -> NodeDeltas {
+        NodeDeltas { node: 0, code: 0, c_frame: (0, 0), branch: (0, 0), followers: Followers::new() }
+    }
+
+    /// Back to where a generation begins. In place: a value of this size must not go over the stack of a recorded program.
+    pub fn forget(&mut self) {
+        (self.node, self.code) = (0, 0);
+        (self.c_frame, self.branch) = ((0, 0), (0, 0));
+        self.followers.forget();
     }
 
     /// The frame that a C frame is expected near.
@@ -58,6 +70,12 @@ impl Deltas {
         if below != node_parent::PREVIOUS {
             self.branch = frame;
         }
+    }
+}
+
+impl Default for NodeDeltas {
+    fn default() -> Self {
+        NodeDeltas::new()
     }
 }
 
@@ -392,14 +410,7 @@ pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Ext
 ///
 /// # Safety
 /// `out` must be valid for writes of [`MAX_NODE`] bytes.
-pub unsafe fn node(
-    out: *mut u8,
-    last: &mut Deltas,
-    followers: &mut Followers,
-    id: u32,
-    parent: u32,
-    frame: FrameRecord,
-) -> *mut u8 {
+pub unsafe fn node(out: *mut u8, last: &mut NodeDeltas, id: u32, parent: u32, frame: FrameRecord) -> *mut u8 {
     let follows = id == last.node.wrapping_add(1);
     last.node = id;
     let below = match parent {
@@ -422,7 +433,7 @@ pub unsafe fn node(
             let neighbour = last.neighbour(below);
             last.note_c_frame(below, (module, offset));
             if below == node_parent::PREVIOUS
-                && let Some(place) = followers.note(neighbour, (module, offset))
+                && let Some(place) = last.followers.note(neighbour, (module, offset))
             {
                 begin(frame::FOLLOWER, place, false);
                 return payload.0;

@@ -6,13 +6,13 @@
 use core::mem::size_of;
 
 /// Frames remembered below one: the usual one and the one before it.
-pub const WAYS: usize = 2;
+const WAYS: usize = 2;
 const SETS: usize = 256;
 
 /// Zeroed memory remembers nothing.
 #[derive(Clone, Debug)]
 #[repr(transparent)]
-pub struct Followers([[Packed; WAYS]; SETS]);
+pub(crate) struct Followers([[Packed; WAYS]; SETS]);
 
 /// A C frame in one word; 0 is none. Module 0 counts as 1, so that no frame is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +29,7 @@ impl Packed {
         fits.then(|| Packed(u64::from(module + 1) << OFFSET_BITS | offset))
     }
 
+    #[cfg(any(test, feature = "decode"))]
     fn unpack(self) -> Option<(u32, u64)> {
         let module = ((self.0 >> OFFSET_BITS) as u32).checked_sub(1)?;
         Some((module, self.0 & ((1 << OFFSET_BITS) - 1)))
@@ -36,13 +37,12 @@ impl Packed {
 }
 
 impl Followers {
-    pub const fn new() -> Followers {
+    pub(crate) const fn new() -> Followers {
         Followers([[Packed(0); WAYS]; SETS])
     }
 
     /// Back to where a generation begins.
-    pub fn forget(&mut self) {
-        // In place: a value of this size must not go over the stack of a recorded program.
+    pub(crate) fn forget(&mut self) {
         for set in &mut self.0 {
             *set = [Packed(0); WAYS];
         }
@@ -50,7 +50,7 @@ impl Followers {
 
     /// Notes that frame `next` came below `above`; tells at which place it was known.
     #[inline]
-    pub fn note(&mut self, above: (u32, u64), next: (u32, u64)) -> Option<u8> {
+    pub(crate) fn note(&mut self, above: (u32, u64), next: (u32, u64)) -> Option<u8> {
         let packed = Packed::new(next.0, next.1)?;
         let set = self.set(above)?;
         let [first, second] = *set;
@@ -62,7 +62,8 @@ impl Followers {
     }
 
     /// The frame at a place [`Followers::note`] told; the frame is then noted too.
-    pub fn follow(&mut self, above: (u32, u64), place: u8) -> Option<(u32, u64)> {
+    #[cfg(any(test, feature = "decode"))]
+    pub(crate) fn follow(&mut self, above: (u32, u64), place: u8) -> Option<(u32, u64)> {
         let frame = self.set(above)?.get(usize::from(place))?.unpack()?;
         self.note(above, frame);
         Some(frame)
@@ -72,12 +73,6 @@ impl Followers {
     fn set(&mut self, (module, offset): (u32, u64)) -> Option<&mut [Packed; WAYS]> {
         let mixed = (offset ^ u64::from(module) << OFFSET_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0.get_mut((mixed >> 56) as usize)
-    }
-}
-
-impl Default for Followers {
-    fn default() -> Self {
-        Followers::new()
     }
 }
 

@@ -12,6 +12,6 @@
 #[cfg(any(test, feature = "decode"))]
 pub mod decode;
 pub mod encode;
-pub mod followers;
+mod followers;
 pub mod layout;
 pub mod record;

@@ -101,7 +101,7 @@ pub mod frame {
     pub const C: u8 = 0;
     pub const UNKNOWN: u8 = 1;
     pub const PYTHON: u8 = 2;
-    /// A C frame that the one before foretold: see [`crate::followers`]. The node hangs below the one numbered one less, and
+    /// A C frame that came below the one before it lately: see `followers`. The node hangs below the one numbered one less, and
     /// the bits of the parent say which of its followers it is.
     pub const FOLLOWER: u8 = 3;
 }

@@ -13,8 +13,7 @@
 //! ```
 #![allow(unsafe_code)]
 
-use memscope_format::encode::{self, Deltas, Extended};
-use memscope_format::followers::Followers;
+use memscope_format::encode::{self, Deltas, Extended, NodeDeltas};
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 use memscope_format::record::{FrameRecord, StackRef};
 pub use memscope_format::record::{HOST_DEVICE, Space, SystemKind, UNKNOWN_DEVICE};
@@ -51,7 +50,7 @@ struct LaneBuilder {
     base_ticks: Option<u64>,
     payload: Vec<u8>,
     last: Deltas,
-    followers: Box<Followers>,
+    last_node: Box<NodeDeltas>,
     /// What the tests' numbers of Python nodes and of pairs stand for; any other is a C node.
     stacks: HashMap<u32, StackRef>,
     events: u64,
@@ -126,7 +125,7 @@ impl SpoolBuilder {
             base_ticks: None,
             payload: Vec::new(),
             last: Deltas::at(0),
-            followers: Box::default(),
+            last_node: Box::default(),
             stacks: HashMap::new(),
             events: 0,
             earlier_events: 0,
@@ -373,11 +372,11 @@ impl SpoolBuilder {
     fn node(&mut self, lane: LaneNumber, id: u32, parent: u32, frame: FrameRecord) -> &mut Self {
         let ticks = self.lane_mut(lane).last.ticks;
         self.make_room(lane, ticks, encode::MAX_NODE);
-        let LaneBuilder { last, followers, payload, .. } = self.lane_mut(lane);
+        let LaneBuilder { last_node, payload, .. } = self.lane_mut(lane);
         let mut bytes = [0u8; encode::MAX_NODE];
         let start = bytes.as_mut_ptr();
         // SAFETY: `bytes` has room for a node.
-        let end = unsafe { encode::node(start, last, followers, id, parent, frame) };
+        let end = unsafe { encode::node(start, last_node, id, parent, frame) };
         payload.extend_from_slice(&bytes[..end as usize - start as usize]);
         self
     }
@@ -410,7 +409,7 @@ impl SpoolBuilder {
             let base = ticks.max(builder.last.ticks);
             builder.base_ticks = Some(base);
             builder.last = Deltas::at(base);
-            builder.followers.forget();
+            builder.last_node.forget();
         }
     }
 

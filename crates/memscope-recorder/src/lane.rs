@@ -40,7 +40,6 @@ impl Entry {
 #[repr(C)]
 pub(crate) struct Lane {
     pub(crate) writer: Writer,
-    next_calibration: u64,
     calibration_pause: u64,
     owner: AtomicU32,
     stacks: Stacks,
@@ -117,7 +116,7 @@ unsafe fn at_hand<'l>(slot: *mut Slot) -> Option<(&'l mut Lane, u64)> {
         return None;
     }
     let ticks = clock::ticks(ClockKind::Counter);
-    if ticks >= lane.next_calibration {
+    if ticks >= lane.writer.next_calibration {
         return None;
     }
     Some((lane, ticks))
@@ -254,7 +253,7 @@ pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut L
         }
         if let Some(lane) = lane.as_mut() {
             let ticks = clock::ticks(lane.writer.clock);
-            if ticks >= lane.next_calibration {
+            if ticks >= lane.writer.next_calibration {
                 lane.calibrate();
             }
             let mut stack = StackRef::NONE;
@@ -370,7 +369,7 @@ impl Lane {
             (*lane).stacks.c_depth = process::config().c_depth;
             (*lane).stacks.python_depth = process::config().python_depth;
             (*lane).calibration_pause = FIRST_CALIBRATION_PAUSE;
-            (*lane).next_calibration = (*lane).writer.last.ticks + FIRST_CALIBRATION_PAUSE;
+            (*lane).writer.next_calibration = (*lane).writer.last.ticks + FIRST_CALIBRATION_PAUSE;
             (*lane).owner.store(thread, Release);
         }
         place.store(lane.as_ptr(), Release);
@@ -384,7 +383,7 @@ impl Lane {
         if let Some(process) = process::ensure() {
             let now = process.calibrate();
             self.calibration_pause = (self.calibration_pause * 2).min(LONGEST_CALIBRATION_PAUSE);
-            self.next_calibration = now.ticks + self.calibration_pause;
+            self.writer.next_calibration = now.ticks + self.calibration_pause;
         }
     }
 }

@@ -4,12 +4,12 @@ use crate::process::Process;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence};
-use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, MAX_NODE};
-use memscope_format::followers::Followers;
+use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, MAX_NODE, NodeDeltas};
 use memscope_format::layout::{self, ClockKind, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WINDOW_SIZE, WindowHeader};
 use memscope_format::record::{FrameRecord, StackRef};
 use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 
+/// What every event touches is in the first cache lines: between two events the program has used the cache for itself.
 #[repr(C)]
 pub(crate) struct Writer {
     /// Where the next record goes, and the last place where one may begin. In zeroed memory, and once recording has
@@ -17,18 +17,20 @@ pub(crate) struct Writer {
     cursor: usize,
     limit: usize,
     pub(crate) last: Deltas,
-    pub(crate) clock: ClockKind,
-    generation: u32,
-    /// The newest generation that is in the spool file.
-    appended: u32,
+    /// When ticks and time are to be paired again.
+    pub(crate) next_calibration: u64,
     window: *mut WindowHeader,
     events: u64,
+    generation: u32,
+    pub(crate) clock: ClockKind,
+    /// The newest generation that is in the spool file.
+    appended: u32,
     /// Whose events the next generation's are.
     thread: u32,
     /// A pair that is older than the generation at hand: see `begin_generation`.
     calibration: Calibration,
     process: *const Process,
-    followers: Followers,
+    last_node: NodeDeltas,
 }
 
 impl Writer {
@@ -191,7 +193,7 @@ impl Writer {
         let Calibration { ticks, monotonic_ns } = core::mem::replace(&mut self.calibration, now);
         self.generation += 1;
         self.last = Deltas::at(ticks);
-        self.followers.forget();
+        self.last_node.forget();
         // SAFETY: the window is mapped and the lane is ours. A reader takes the new fields only with the new
         // generation, which the release store publishes last; until then the appended block stands for the old one.
         unsafe {
@@ -227,9 +229,8 @@ impl DefinitionSink for Writer {
         if self.limit == 0 || (self.end() - self.cursor < MAX_NODE && !self.flush()) {
             return;
         }
-        let Writer { last, followers, .. } = self;
         // SAFETY: the window has room for a node; a fresh one always does.
-        let end = unsafe { encode::node(self.cursor as *mut u8, last, followers, id.0, parent.0, frame) };
+        let end = unsafe { encode::node(self.cursor as *mut u8, &mut self.last_node, id.0, parent.0, frame) };
         self.commit(end);
     }
 }

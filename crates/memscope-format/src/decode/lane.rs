@@ -2,8 +2,7 @@
 use super::records::{self, Record};
 use super::spool::{Block, Place, Spool};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
-use crate::encode::Deltas;
-use crate::followers::Followers;
+use crate::encode::{Deltas, NodeDeltas};
 use crate::record::StackRef;
 
 /// A position in a lane. Holds one block in memory; goes on after [`Spool::refresh`].
@@ -19,7 +18,7 @@ pub struct LaneCursor {
     /// Payload bytes of the generations before.
     earlier_bytes: u64,
     last: Deltas,
-    followers: Box<Followers>,
+    last_node: Box<NodeDeltas>,
     thread: u32,
     /// Texts given numbers so far.
     texts: u32,
@@ -37,7 +36,7 @@ impl LaneCursor {
             at: 0,
             earlier_bytes: 0,
             last: Deltas::at(0),
-            followers: Box::default(),
+            last_node: Box::default(),
             thread: 0,
             texts: 0,
             damage: Vec::new(),
@@ -72,7 +71,7 @@ impl LaneCursor {
     ) -> Result<Option<Event>, SpoolError> {
         loop {
             while let Some(rest) = self.payload.get(self.at..).filter(|rest| !rest.is_empty()) {
-                let Ok((ticks, record, length)) = records::read(rest, &mut self.last, &mut self.followers) else {
+                let Ok((ticks, record, length)) = records::read(rest, &mut self.last, &mut self.last_node) else {
                     let damage = Damage::Record { lane: self.lane, generation: self.generation, offset: self.at };
                     self.damage.push(damage);
                     self.at = self.payload.len();
@@ -150,7 +149,7 @@ impl LaneCursor {
             self.earlier_bytes += self.at as u64;
             self.at = 0;
             self.last = Deltas::at(header.base_ticks);
-            self.followers.forget();
+            self.last_node.forget();
             self.thread = header.thread;
         }
         Ok(true)

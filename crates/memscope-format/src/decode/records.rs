@@ -1,7 +1,6 @@
 //! One record after the other out of a block's payload.
 use super::u64_at;
-use crate::encode::Deltas;
-use crate::followers::Followers;
+use crate::encode::{Deltas, NodeDeltas};
 use crate::record::{
     ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, FrameRecord, SIZE_LENGTHS, Space, StackRef, SystemKind, TIME_LENGTHS, extended,
     frame, free_stack, kind, node_parent, stack_field,
@@ -141,7 +140,7 @@ pub(super) struct Nonsense;
 pub(super) fn read<'a>(
     bytes: &'a [u8],
     last: &mut Deltas,
-    followers: &mut Followers,
+    last_node: &mut NodeDeltas,
 ) -> Result<(u64, Record<'a>, usize), Nonsense> {
     let mut fields = Fields { bytes, at: 0 };
     let first = fields.byte()?;
@@ -169,18 +168,13 @@ pub(super) fn read<'a>(
             };
             Record::Event { stack, kind: EventKind::HostFree { address } }
         }
-        _ => node(&mut fields, first, last, followers)?,
+        _ => node(&mut fields, first, last_node)?,
     };
     Ok((last.ticks, record, fields.at))
 }
 
 /// A node, whose first byte is `first`.
-fn node<'a>(
-    fields: &mut Fields<'a>,
-    first: u8,
-    last: &mut Deltas,
-    followers: &mut Followers,
-) -> Result<Record<'a>, Nonsense> {
+fn node<'a>(fields: &mut Fields<'a>, first: u8, last: &mut NodeDeltas) -> Result<Record<'a>, Nonsense> {
     let (frame_kind, below) = (first >> 2 & 3, first >> 4 & 3);
     let (known, numbered) = (first & 1 << 6 != 0, first & 1 << 7 != 0);
     let id = if numbered { fields.small()? } else { last.node.wrapping_add(1) };
@@ -198,13 +192,13 @@ fn node<'a>(
             let module = if known { neighbour.0 } else { fields.small()? };
             let offset = neighbour.1.wrapping_add(from_zigzag(fields.varint()?));
             if below == node_parent::PREVIOUS {
-                followers.note(neighbour, (module, offset));
+                last.followers.note(neighbour, (module, offset));
             }
             last.note_c_frame(below, (module, offset));
             FrameRecord::C { module, offset }
         }
         frame::FOLLOWER => {
-            let (module, offset) = followers.follow(last.c_frame, below).ok_or(Nonsense)?;
+            let (module, offset) = last.followers.follow(last.c_frame, below).ok_or(Nonsense)?;
             last.note_c_frame(node_parent::PREVIOUS, (module, offset));
             FrameRecord::C { module, offset }
         }
@@ -475,7 +469,7 @@ mod tests {
             let mut rest = &bytes[..at];
             let mut decoded = Vec::new();
             while !rest.is_empty() {
-                let (ticks, record, length) = read(rest, &mut last, &mut Followers::new()).unwrap();
+                let (ticks, record, length) = read(rest, &mut last, &mut NodeDeltas::new()).unwrap();
                 let Record::Event { stack, kind } = record else { panic!("{record:?}") };
                 decoded.push((ticks, stack, kind));
                 rest = &rest[length..];
@@ -485,9 +479,9 @@ mod tests {
 
         #[test]
         fn any_bytes_end_in_a_record_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let (mut last, mut followers) = (Deltas::at(0), Followers::new());
+            let (mut last, mut last_node) = (Deltas::at(0), NodeDeltas::new());
             let mut rest = bytes.as_slice();
-            while let Ok((_, _, length)) = read(rest, &mut last, &mut followers) {
+            while let Ok((_, _, length)) = read(rest, &mut last, &mut last_node) {
                 prop_assert!(length > 0 && length <= rest.len());
                 rest = &rest[length..];
             }
@@ -515,7 +509,7 @@ mod tests {
         #[test]
         fn nodes_come_back(nodes in proptest::collection::vec((1u32..4, 0u8..3, 0u32..5, node_frame()), 0..300)) {
             let mut bytes = vec![0u8; nodes.len() * encode::MAX_NODE];
-            let (mut last, mut followers) = (Deltas::at(0), Followers::new());
+            let mut last_node = NodeDeltas::new();
             let (mut id, mut at) = (0, 0);
             let mut expected = Vec::new();
             for (step, parent, distance, frame) in nodes {
@@ -523,14 +517,14 @@ mod tests {
                 let parent = match parent { 0 => id - 1, 1 => 0, _ => id.saturating_sub(distance + 1) };
                 let out = bytes[at..].as_mut_ptr();
                 // SAFETY: the buffer holds the largest node for each.
-                at += unsafe { encode::node(out, &mut last, &mut followers, id, parent, frame) } as usize - out as usize;
+                at += unsafe { encode::node(out, &mut last_node, id, parent, frame) } as usize - out as usize;
                 expected.push(Record::Definition(Definition::Node { id, parent, frame }));
             }
-            let (mut last, mut followers) = (Deltas::at(0), Followers::new());
+            let (mut last, mut last_node) = (Deltas::at(0), NodeDeltas::new());
             let mut rest = &bytes[..at];
             let mut decoded = Vec::new();
             while !rest.is_empty() {
-                let (_, record, length) = read(rest, &mut last, &mut followers).unwrap();
+                let (_, record, length) = read(rest, &mut last, &mut last_node).unwrap();
                 decoded.push(record);
                 rest = &rest[length..];
             }
@@ -553,7 +547,7 @@ mod tests {
         let end = unsafe { encode::extended(bytes.as_mut_ptr(), &mut Deltas::at(3), u64::MAX / 2, record) };
         let length = end as usize - bytes.as_ptr() as usize;
         prop_assert!(length <= bytes.len());
-        let (_, read, read_length) = read(&bytes[..length], &mut Deltas::at(3), &mut Followers::new()).unwrap();
+        let (_, read, read_length) = read(&bytes[..length], &mut Deltas::at(3), &mut NodeDeltas::new()).unwrap();
         prop_assert_eq!(read, Record::Definition(expected));
         prop_assert_eq!(read_length, length);
         Ok(())
@@ -564,20 +558,20 @@ mod tests {
         let mut bytes = [0u8; encode::MAX_NODE];
         let frame = FrameRecord::Unknown { address: 1 };
         // SAFETY: the buffer has room for a node.
-        unsafe { encode::node(bytes.as_mut_ptr(), &mut Deltas::at(0), &mut Followers::new(), 5, 5, frame) };
-        assert_eq!(read(&bytes, &mut Deltas::at(0), &mut Followers::new()), Err(Nonsense));
+        unsafe { encode::node(bytes.as_mut_ptr(), &mut NodeDeltas::new(), 5, 5, frame) };
+        assert_eq!(read(&bytes, &mut Deltas::at(0), &mut NodeDeltas::new()), Err(Nonsense));
     }
 
     #[test]
     fn a_frame_met_before_costs_one_byte() {
         let mut bytes = [0u8; 4 * encode::MAX_NODE];
-        let (mut last, mut followers) = (Deltas::at(0), Followers::new());
+        let mut last_node = NodeDeltas::new();
         let mut lengths = Vec::new();
         for (id, parent, offset) in [(1, 0, 0x7000), (2, 1, 0x123_4567), (3, 0, 0x7000), (4, 3, 0x123_4567)] {
             let frame = FrameRecord::C { module: 3, offset };
             let out = bytes.as_mut_ptr();
             // SAFETY: the buffer has room for a node.
-            let end = unsafe { encode::node(out, &mut last, &mut followers, id, parent, frame) };
+            let end = unsafe { encode::node(out, &mut last_node, id, parent, frame) };
             lengths.push(end as usize - out as usize);
         }
         assert_eq!(lengths, [5, 5, 2, 1]);
