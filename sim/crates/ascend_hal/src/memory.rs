@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::sync::Mutex;
 
-use sim_boundary::{Fault, Out, settings};
+use sim_boundary::{Fault, Out, board, settings};
 
 use crate::address_space::{DEVICE_BASE, DEVICE_SPAN, HOST_BASE, MOST_DEVICES, Ranges};
 use crate::physical;
@@ -60,6 +60,7 @@ impl Flag {
 
 /// Memory of one device.
 pub(crate) struct Device {
+    id: u32,
     blocks: Ranges,
     used: u64,
 }
@@ -71,18 +72,20 @@ impl Device {
         let fits = wanted <= settings::HBM_BYTES.get();
         if fits {
             self.used += size;
+            board::publish(self.id, self.used);
         }
         fits
     }
 
     pub(crate) fn give_back(&mut self, size: u64) {
         self.used = self.used.saturating_sub(size);
+        board::publish(self.id, self.used);
     }
 }
 
 pub(crate) static DEVICES: LazyLock<Vec<Mutex<Device>>> = LazyLock::new(|| {
     (0..device_count())
-        .map(|device| Mutex::new(Device { blocks: Ranges::new(device_base(device), DEVICE_SPAN), used: 0 }))
+        .map(|device| Mutex::new(Device { id: device, blocks: Ranges::new(device_base(device), DEVICE_SPAN), used: 0 }))
         .collect()
 });
 static HOST: Mutex<Ranges> = Mutex::new(Ranges::new(HOST_BASE, DEVICE_SPAN));
@@ -151,6 +154,9 @@ fn free(address: usize) -> Status {
 /// Fresh zeroed pages at exactly `start`. Pages are only taken from the machine when touched, so that a simulated device may
 /// be larger than the memory there is.
 fn map(start: usize, length: usize) -> bool {
+    if settings::MAP_MEMORY.get() == 0 {
+        return true;
+    }
     // SAFETY: the range was just taken from one of our own spans, and MAP_FIXED_NOREPLACE refuses to replace a mapping of
     // anybody else.
     let mapped = unsafe {
@@ -167,6 +173,9 @@ fn map(start: usize, length: usize) -> bool {
 }
 
 fn unmap(start: usize, length: usize) -> Status {
+    if settings::MAP_MEMORY.get() == 0 {
+        return OK;
+    }
     // SAFETY: the range was given out by `map` and has been removed from the table of live blocks.
     let result = unsafe { libc::munmap(start as *mut libc::c_void, length) };
     if result == 0 { OK } else { INVALID_VALUE }
