@@ -57,9 +57,13 @@ pub unsafe fn pool_total(space: Space, device: u32, total: u64) {
     static KNOWN: [[AtomicU64; DEVICES]; Space::ALL.len()] =
         [const { [const { AtomicU64::new(u64::MAX) }; DEVICES] }; Space::ALL.len()];
     let known = KNOWN.get(space as usize).and_then(|devices| devices.get(device as usize));
-    // Pools report under a lock of their own, so two threads cannot pass each other here.
-    if known.is_some_and(|known| known.swap(total, Relaxed) == total) {
-        return;
+    // Pools report under a lock of their own, so two threads cannot pass each other here. Looked at before it is written:
+    // a total seldom changes, and a store would take the cache line from the other threads.
+    if let Some(known) = known {
+        if known.load(Relaxed) == total {
+            return;
+        }
+        known.store(total, Relaxed);
     }
     // SAFETY: passed on.
     unsafe {
@@ -133,7 +137,8 @@ pub unsafe fn range_end(id: u64) {
 /// their start.
 fn note_visible_devices() {
     static NOTED: AtomicBool = AtomicBool::new(false);
-    if NOTED.swap(true, Relaxed) {
+    // Every event looks, so only the first may write.
+    if NOTED.load(Relaxed) || NOTED.swap(true, Relaxed) {
         return;
     }
     if let Some(text) = config::variable(b"ASCEND_RT_VISIBLE_DEVICES=") {
