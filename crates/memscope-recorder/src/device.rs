@@ -133,6 +133,20 @@ pub unsafe fn range_end(id: u64) {
     }
 }
 
+/// The program asks what the memory of a device is now; `None` means the device its thread uses.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn snapshot(device: Option<u32>, name: &[u8]) {
+    let device = device.unwrap_or(UNKNOWN_DEVICE);
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::Snapshot { device, name });
+        });
+    }
+}
+
 /// Which devices the process was given, once, as the variable stands at its first device event: programs set it after
 /// their start.
 fn note_visible_devices() {
