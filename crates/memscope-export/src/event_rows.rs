@@ -1,10 +1,10 @@
 //! Events of the model as rows.
-use crate::{SampledUsage, UsageLookup};
 use crate::error::ExportError;
 use crate::owners::owner;
 use crate::router::Router;
 use crate::rows::{Attribute, DeviceId, Event, EventType, Row, Value, key};
 use crate::stack_text::StackTexts;
+use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
     Action, Device, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, Selection, SnapshotMemory, Stacks,
 };

@@ -383,9 +383,7 @@ pub(super) fn build(steps: &[(usize, u64, Step)]) -> SpoolBuilder {
                 spool.region(lane, ticks, Space::ALL[space], device, slot << 9, size)
             }
             Step::Free { space, slot } => spool.device_free(lane, ticks, Space::ALL[space], slot << 9, 0),
-            Step::Total { space, device, total } => {
-                spool.pool_total(lane, ticks, Space::ALL[space], device, total)
-            }
+            Step::Total { space, device, total } => spool.pool_total(lane, ticks, Space::ALL[space], device, total),
             Step::Mark => spool.mark(lane, ticks, "m"),
             Step::Refusal { device } => spool.out_of_memory(lane, ticks, Space::Driver, device, 1, 2, 0),
             Step::Snapshot { device } => spool.snapshot(lane, ticks, device, "s"),
