@@ -45,6 +45,7 @@ def workloads(quick, sim):
         events("", f"driver event, {FRAMES} frames entered for a pair", "hal"),
         events("-live", f"the same with {MANY_LIVE} live blocks", "hal", live=MANY_LIVE),
         events("-steps", f"the same with {STEPS} steps", "hal", steps=STEPS),
+        events("-threads", f"the same on each of {THREADS} threads", "hal", threads=THREADS),
         events("", f"pool event, {FRAMES} frames entered for a pair", "pool"),
         events("-routes", "the same, another stack for each pair", "pool", routes=ROUTES),
         events("-live", f"the same with {MANY_LIVE} live blocks", "pool", live=MANY_LIVE),

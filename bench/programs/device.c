@@ -4,7 +4,8 @@
  * out. LIVE blocks stay alive, at least 256; a pair frees the oldest of the first 256 (a simulated driver looks for a gap
  * from there) and allocates its successor, below DEPTH functions that are entered and left for every pair, the outermost of
  * which is called from ROUTES places in turn: with more than one no stack is that of the pair before. STEPS ranges "step start" are spread over the run. Batches of 50 pairs are timed with the
- * processor's counter; times are those of one event, half a pair.
+ * processor's counter; times are those of one event, half a pair. Each thread has a device of its own for driver events: the
+ * lock of a device is the simulation's.
  *
  * CANN's libraries are taken from the loader's path, into everybody's sight, so that a preloaded tool stands in front of
  * them as it does for programs that are linked with them. */
@@ -14,8 +15,9 @@
 
 enum { CHANGING = 256, PAIRS_PER_BATCH = 50, EVENTS_PER_PAIR = 2, MOST_THREADS = 64, MOST_ROUTES = 8, POOL_BLOCK = 512 };
 
-/* Memory of device 0 for the application, in pages of the usual size. */
+/* Memory of a device for the application, in pages of the usual size. */
 static const uint64_t DEVICE_FLAG = 33ull << 56 | 1 << 10;
+enum { DEVICES = 8 };
 static const char *const POOL_MEMORY = (const char *)0x124000000000;
 static const uint64_t POOL_RESERVED = 1ull << 30;
 
@@ -65,7 +67,7 @@ static void pool_free(unsigned slot) {
 
 static void allocate(unsigned slot) {
     if (is_pool) pool_allocate(slot, POOL_BLOCK * (1 + slot % 7));
-    else if (hal_allocate(&live[slot], 4096 * (1 + slot % 7), DEVICE_FLAG)) abort();
+    else if (hal_allocate(&live[slot], 4096 * (1 + slot % 7), DEVICE_FLAG | thread_number % DEVICES)) abort();
 }
 
 static void release(unsigned slot) {

@@ -92,6 +92,9 @@ pub unsafe fn out_of_memory(space: Space, device: u32, size: u64, flag: u64, ent
 /// # Safety
 /// As for [`device_alloc`].
 pub unsafe fn system(kind: SystemKind, value: u64) {
+    if kind == SystemKind::SetDevice {
+        note_visible_devices();
+    }
     // SAFETY: passed on.
     unsafe {
         record(Entry::NO_STACK, 1, |lane, ticks, _| {
@@ -138,6 +141,7 @@ pub unsafe fn range_end(id: u64) {
 /// # Safety
 /// As for [`device_alloc`].
 pub unsafe fn snapshot(device: Option<u32>, name: &[u8]) {
+    note_visible_devices();
     let device = device.unwrap_or(UNKNOWN_DEVICE);
     // SAFETY: passed on.
     unsafe {
@@ -147,7 +151,7 @@ pub unsafe fn snapshot(device: Option<u32>, name: &[u8]) {
     }
 }
 
-/// Which devices the process was given, once, as the variable stands at its first device event: programs set it after
+/// Which devices the process was given, once, as the variable stands when it first uses a device: programs set it after
 /// their start.
 fn note_visible_devices() {
     static NOTED: AtomicBool = AtomicBool::new(false);
