@@ -33,21 +33,22 @@ def linked(site, toolkit):
                            "-Wl,--allow-shlib-undefined")
 
 
-def check_killed(run):
-    """Everything that had happened when the program was killed is in the export."""
+def check_killed(run, device=DEVICE, pool_device=0):
+    """Everything that had happened when the program was killed is in the export.
+
+    The program uses device 1 and says that its pools are on device 0; the machine's numbers may be others."""
     # The command ends as its program did.
     expect_equal("exit status of a program that was killed", -signal.SIGKILL, run.status)
     (report,) = run.reports
     (process,) = run.processes
-    driver = process.pool(DEVICE, "HAL")
+    driver = process.pool(device, "HAL")
     expect_equal("driver allocations", report["blocks"] + report["freed"], driver.allocations)
     expect_equal("driver frees", report["freed"], driver.frees)
     alive = {int(address, 16) for address in driver.live}
     expect_equal("the blocks that were alive", set(), {int(address, 16) for address in report["addresses"]} ^ alive)
     expect_equal("the largest `used` of the driver", driver.peak, max(driver.uses, default=None))
     for event_type in POOL_TYPES:
-        # The program says that its pools are on device 0.
-        pool = process.pool(0, event_type)
+        pool = process.pool(pool_device, event_type)
         expect_equal(f"{event_type} blocks and frees", (POOL_BLOCKS, POOL_FREED), (pool.allocations, pool.frees))
         expect_equal(f"{event_type} total", POOL_RESERVED, max(pool.totals, default=None))
         if event_type != "PTA_WORKSPACE":  # There the size of a block is the pool's whole use.
@@ -55,10 +56,10 @@ def check_killed(run):
     pinned = [row for row in process.rows("cpu") if row.event == "MALLOC" and row.attributes.get("pinned") == "true"]
     expect_equal("sizes of pinned host memory", [PINNED_BYTES], [row.number("size") for row in pinned])
     # They belong to the device that is set.
-    marks = [(row.type, row.name) for row in process.rows(DEVICE) if row.event == "MSTX"]
+    marks = [(row.type, row.name) for row in process.rows(device) if row.event == "MSTX"]
     expected = [("Mark", 'before, "quoted"'), ("Range_start", "step start"), ("Range_end", "step start")]
     expect_equal("marks and ranges", expected, marks)
-    types = {row.type for row in process.rows(0) if row.is_memory()}
+    types = {row.type for row in process.rows(pool_device) if row.is_memory()}
     expect_equal("pools (a domain of another name is none)", set(POOL_TYPES), types)
     return f"{driver.allocations} driver allocations, {len(alive)} alive, {len(POOL_TYPES)} pools"
 
@@ -81,6 +82,12 @@ def killed_out_of_sight(site):
 
 def killed_out_of_sight_without_inner(site):
     return killed(site, compile_program(site), "local", site.toolkit_without_inner)
+
+
+def killed_with_devices_of_other_numbers(site):
+    variables = site.toolkit.variables() | {"ASCEND_RT_VISIBLE_DEVICES": "3,5"}
+    program = [linked(site, site.toolkit), "killed", "linked"]
+    return check_killed(record(site.stage, site.output(), program, variables, "npu,cpu"), device=5, pool_device=3)
 
 
 MIB = 1 << 20
@@ -149,6 +156,7 @@ CASES = [
     Case("device killed, linked with CANN of an older driver", killed_linked_without_inner),
     Case("device killed, CANN loaded out of sight", killed_out_of_sight),
     Case("device killed, CANN of an older driver loaded out of sight", killed_out_of_sight_without_inner),
+    Case("device killed, devices with other numbers", killed_with_devices_of_other_numbers),
     Case("device usage, sampled outside", usage),
     Case("device without CANN", no_cann),
 ]
