@@ -61,7 +61,7 @@ test-frameworks: packages-test build sim ## Run the tests with MindSpore and wit
 sim: packages-build ## Build the simulated CANN into target/sim
 	CARGO_TARGET_DIR="$(SIM)" sim/build.sh
 
-bench: build ## Measure cost against the bare run and against peers
+bench: build sim ## Measure cost against the bare run and against peers
 	python3 bench/run.py
 
 fuzz: ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)

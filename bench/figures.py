@@ -148,7 +148,13 @@ def thread_figures(results):
     rows = [(("pair-flat", "pair-flat-4"), FLAT, "a pair, no stacks: p10", pair),
             (("pair-20", "pair-20-4"), C, "a pair, 20 C frames: p10", pair),
             (("flat-1", "flat-4"), FLAT, "whole run, no stacks: CPU time", whole),
-            (("deep-1", "deep-4"), C, "whole run, deep stacks: CPU time", whole)]
+            (("deep-1", "deep-4"), C, "whole run, deep stacks: CPU time", whole),
+            (("device-pool", "device-pool-threads"), FLAT, "a pool event, no stacks: p10", pair),
+            (("device-pool", "device-pool-threads"), C, "a pool event, 30 C frames: p10", pair),
+            (("device-pool", "device-pool-threads"), FLAT, "a pool event, no stacks: CPU time", whole),
+            (("device-pool", "device-pool-threads"), C, "a pool event, 30 C frames: CPU time", whole),
+            (("device-hal", "device-hal-threads"), FLAT, "a driver event, no stacks: p10", pair),
+            (("device-hal", "device-hal-threads"), C, "a driver event, 30 C frames: p10", pair)]
     return [_scaling(results, names, tool, title, cost) for names, tool, title, cost in rows
             if all(name in results for name in names)]
 

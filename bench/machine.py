@@ -116,9 +116,23 @@ def build_programs():
         raise SystemExit("bench: a C compiler is needed; install gcc or set CC")
     BUILT.mkdir(parents=True, exist_ok=True)
     flags = [compiler, "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-fPIC"]
+    libraries = ["-ldl"]
     for source in sorted(PROGRAMS.glob("*.c")):
         outputs = [(BUILT / source.stem, []), (BUILT / f"{source.stem}.so", ["-shared", "-DBENCH_LIBRARY"])]
         for output, more in outputs:
-            newest = max(source.stat().st_mtime, (PROGRAMS / "bench.h").stat().st_mtime)
+            newest = max(file.stat().st_mtime for file in (source, *PROGRAMS.glob("*.h")))
             if not output.exists() or output.stat().st_mtime < newest:
-                subprocess.run([*flags, *more, str(source), "-o", str(output)], check=True)
+                subprocess.run([*flags, *more, str(source), "-o", str(output), *libraries], check=True)
+
+
+def build_simulated_cann():
+    """Brings the simulated CANN up to date; why it is not available, if so."""
+    if not shutil.which("make") or not shutil.which("cargo"):
+        return "needs make and cargo"
+    built = subprocess.run(["make", "--no-print-directory", "-C", str(REPOSITORY), "sim"], stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, universal_newlines=True)
+    return f"make sim failed: {built.stdout.strip()[-200:]}" if built.returncode else None
+
+
+def target_directory():
+    return Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target").resolve()

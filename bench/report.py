@@ -71,6 +71,21 @@ def whole_table(series, markdown=False):
     return table(rows, markdown)
 
 
+def event_table(series, markdown=False):
+    rows = [["tool", "runs", "p10 ns", "median ns", "best p10 ns", "added ns (best p10)", "added ns of CPU time: median / best",
+             "bytes per event", "load"]]
+    for name, one in series.items():
+        if not one.runs:
+            rows.append([name, "0", _missing(one)] + [""] * 6)
+            continue
+        cpu = [number(f.added_ns_per_event(series, name, pick), 0) for pick in (f.median, f.best)]
+        rows.append([name, _runs(one), number(one.median("p10_ns"), 1), number(one.median("median_ns"), 1),
+                     number(one.best("p10_ns"), 1), number(f.added(series, name, "p10_ns"), 1),
+                     " / ".join(cpu) if name != "bare" else "-", number(f.bytes_per_event(series, name) or None, 1),
+                     number(one.median("load"), 1)])
+    return table(rows, markdown)
+
+
 def live_table(series, markdown=False):
     counts = next((list(one.runs[0].figures["rss_kb"]) for one in series.values() if one.runs), [])
     rows = [["tool", *(f"RSS MB at {int(count):.0e}" for count in counts)]]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
 
-    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,export] [--huge] [--instructions] [--check]
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,device,export] [--huge] [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
-environment under .cache. What cannot be had is reported as not available. Results go to bench/results, under the
+environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to bench/results, under the
 machine's name. Runs of all tools alternate. CPU time (user + system) of the program's timed part is the primary figure
 of whole runs, the tenth percentile of batches that of single calls: both are least disturbed by what else the machine
 does; the load is noted.
@@ -17,7 +17,9 @@ import shutil
 import sys
 import tempfile
 from dataclasses import asdict
+from pathlib import Path
 
+import devices
 import export
 import figures
 import instructions
@@ -27,10 +29,12 @@ import report
 import tools
 from tools import Workload
 
-SECTIONS = ("pair", "py", "whole", "torch", "live", "export")
+SECTIONS = ("pair", "py", "whole", "torch", "live", "device", "export")
+# The sections that need the peers and their packages.
+WITH_PEERS = {"pair", "py", "whole", "torch"}
 
 
-def workloads(quick):
+def workloads(quick, sim):
     """{section: [(workload, settings of our call stacks, whether with the whole command)]}"""
     pairs = "4000" if quick else "20000"
     py_pairs = "1000" if quick else "4000"
@@ -62,6 +66,7 @@ def workloads(quick):
             (Workload("torch", f"PyTorch training on the CPU, {steps} steps", "torch_train.py", (steps,)),
              ("", "c,python"), False)],
         "live": [(Workload("live", "memory by live blocks", "live_blocks"), ("", "c"), False)],
+        "device": devices.workloads(quick, sim),
     }
 
 
@@ -69,7 +74,8 @@ def tools_for(workload, settings, with_command, stage, missing):
     chosen = [tools.Tool(), *(tools.Ours(stage, call_stack) for call_stack in settings)]
     if with_command:
         chosen.append(tools.OursWithCommand(stage, settings[0]))
-    if workload.name == "live":
+    # The peers know nothing of devices, and of live blocks only the one figure above.
+    if workload.name == "live" or workload.device != "cpu":
         return chosen
     chosen.append(tools.Heaptrack(missing["heaptrack"]))
     if not workload.is_python:
@@ -77,15 +83,20 @@ def tools_for(workload, settings, with_command, stage, missing):
     return chosen + [tools.Memray([], missing["memray"]), tools.Memray(["--native"], missing["memray"])]
 
 
-def set_up(arguments):
+def set_up(arguments, sections):
     """Returns {peer: None or why it is missing}."""
-    if arguments.no_setup:
+    if not arguments.no_setup:
+        machine.install_package("cc", "gcc")
+    if arguments.no_setup or not WITH_PEERS & set(sections):
         missing = machine.python_packages_present()
         missing["heaptrack"] = None if shutil.which("heaptrack") else "not installed"
     else:
-        machine.install_package("cc", "gcc")
         missing = {"heaptrack": None if machine.install_package("heaptrack", "heaptrack") else "cannot be installed"}
         missing.update(machine.install_python_packages(arguments.torch))
+    missing["sim"] = None
+    if "device" in sections:
+        failed = None if arguments.no_setup else machine.build_simulated_cann()
+        missing["sim"] = failed or devices.unavailable(arguments.sim)
     machine.build_programs()
     return missing
 
@@ -101,7 +112,8 @@ def versions(stage):
 
 def document(about, all_figures, results, markdown):
     """The whole report."""
-    tables = {"pair": report.pair_table, "py": report.pair_table, "live": report.live_table}
+    tables = {"pair": report.pair_table, "py": report.pair_table, "live": report.live_table,
+              "device": report.event_table}
     heading = "# {}\n" if markdown else "{}\n"
     parts = [heading.format(f"msmemscope on {about['machine']['name']}, {about['date']}"),
              f"{about['machine']['cpu']}, {about['machine']['cores']} cores, {about['machine']['memory_gb']} GB, "
@@ -127,6 +139,8 @@ def main():
     parser.add_argument("--repetitions", type=int, metavar="N", help="runs of each tool on each workload [default: 5]")
     parser.add_argument("--only", default=",".join(SECTIONS), metavar="LIST", help=f"of {','.join(SECTIONS)}")
     parser.add_argument("--stage", default=tools.default_stage(), metavar="DIR", help="installed msmemscope [default: target/stage]")
+    parser.add_argument("--sim", type=Path, default=machine.target_directory() / "sim", metavar="DIR",
+                        help="the simulated CANN [default: target/sim]")
     parser.add_argument("--torch", default="2.7.1", metavar="VERSION", help="PyTorch to train with [default: 2.7.1]")
     parser.add_argument("--huge", action="store_true", help="also export 1e8 events (20 GB of disk; 150 GB for those with stacks)")
     parser.add_argument("--instructions", action="store_true", help="also count instructions with valgrind")
@@ -143,21 +157,21 @@ def main():
 
     stage = tools.Stage(arguments.stage)
     machine.CACHE.mkdir(exist_ok=True)
-    missing = set_up(arguments)
+    missing = set_up(arguments, sections)
     started = machine.load()
     results, titles, all_figures, exports = [], {}, [], []
     with tempfile.TemporaryDirectory(prefix="msmemscope-bench-", dir=os.path.abspath(arguments.scratch or machine.CACHE)) as scratch:
-        for section, listed in workloads(arguments.quick).items():
+        for section, listed in workloads(arguments.quick, arguments.sim).items():
             if section not in sections:
                 continue
             for workload, settings, with_command in listed:
                 chosen = tools_for(workload, settings, with_command, stage, missing)
-                why_not = missing["torch"] if section == "torch" else None
+                why_not = {"torch": missing["torch"], "device": missing["sim"]}.get(section)
                 titles[workload.name] = workload.title
                 results.append((section, measure.run_series(workload, chosen, repetitions, scratch, why_not)))
         by_name = {next(iter(series.values())).workload: series for _, series in results}
         all_figures += (figures.pair_figures(by_name) + figures.whole_figures(by_name)
-                        + figures.thread_figures(by_name))
+                        + devices.device_figures(by_name) + figures.thread_figures(by_name))
         if "live" in by_name:
             all_figures += figures.live_figures(by_name["live"])
         if "export" in sections:

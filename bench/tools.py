@@ -24,6 +24,10 @@ class Workload:
     # File name in programs/ without extension for C, with .py for Python.
     program: str
     arguments: tuple = ()
+    # What the option --device of msmemscope is to be.
+    device: str = "cpu"
+    # Of the program, with every tool.
+    environment: Dict[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def is_python(self):
@@ -67,7 +71,7 @@ class Tool:
         return None if self.name == "bare" else "bare"
 
     def prepare(self, workload, output):
-        return Prepared(workload.native())
+        return Prepared(workload.native(), workload.environment)
 
     def written(self, output):
         """Bytes the tool left, and the events it says they hold (None: unknown)."""
@@ -134,11 +138,11 @@ class Stage:
         absent = [path.name for path in self.libraries if not path.exists()]
         return f"no {' and '.join(absent)} in {self.directory}/lib64; make build" if absent else None
 
-    def options(self, call_stack, output):
+    def options(self, call_stack, output, device="cpu"):
         stacks = [f"--call-stack={call_stack}"] if call_stack else []
-        return [str(self.command), "--device=cpu", "--analysis=none", *stacks, f"--output={output}"]
+        return [str(self.command), f"--device={device}", "--analysis=none", *stacks, f"--output={output}"]
 
-    def environment(self, call_stack, output):
+    def environment(self, call_stack, output, device="cpu"):
         """What the command sets for a program it runs, so that the program can be measured without the command.
 
         The command itself is asked: it runs `env`, and what that prints is used. Without the command (a stage with
@@ -146,7 +150,7 @@ class Stage:
         """
         if self.command:
             with tempfile.TemporaryDirectory() as scratch:
-                asked = subprocess.run([*self.options(call_stack, scratch), "--", "/usr/bin/env"],
+                asked = subprocess.run([*self.options(call_stack, scratch, device), "--", "/usr/bin/env"],
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
                 values = dict(line.split("=", 1) for line in asked.stdout.splitlines() if "=" in line)
                 if "MSMEMSCOPE_RECORD" not in values:
@@ -159,8 +163,12 @@ class Stage:
         for part in filter(None, call_stack.split(",")):
             kind, _, frames = part.partition(":")
             depth[kind] = int(frames or 50)
-        record = f"v=1;run=1;utc=0;c={depth['c']};py={depth['python']};cpu=1;max=0;dir={output}"
-        return {"LD_PRELOAD": ":".join(map(str, self.libraries)), "MSMEMSCOPE_RECORD": record}
+        cpu = device == "cpu"
+        npus = 0 if cpu else 0xffffffff
+        record = f"v=1;run=1;utc=0;c={depth['c']};py={depth['python']};cpu={cpu:d};npu={npus:x};max=0;dir={output}"
+        # Host memory has a library of its own.
+        libraries = self.libraries if cpu else self.libraries[:1]
+        return {"LD_PRELOAD": ":".join(map(str, libraries)), "MSMEMSCOPE_RECORD": record}
 
 
 class Ours(Tool):
@@ -174,9 +182,10 @@ class Ours(Tool):
 
     def prepare(self, workload, output):
         if self._environment is None:
-            self._environment = self.stage.environment(self.call_stack, "@")
+            self._environment = self.stage.environment(self.call_stack, "@", workload.device)
         record = self._environment["MSMEMSCOPE_RECORD"]
-        environment = {**self._environment, "MSMEMSCOPE_RECORD": record[:record.index(";dir=")] + f";dir={output}"}
+        environment = {**workload.environment, **self._environment,
+                       "MSMEMSCOPE_RECORD": record[:record.index(";dir=")] + f";dir={output}"}
         return Prepared(workload.native(), environment)
 
     def written(self, output):
@@ -197,15 +206,15 @@ class OursWithCommand(Tool):
         self.unavailable = stage.unavailable or (None if stage.command else f"no command in {stage.directory}/bin")
 
     def prepare(self, workload, output):
-        return Prepared([*self.stage.options(self.call_stack, output), "--", *workload.native()])
+        return Prepared([*self.stage.options(self.call_stack, output, workload.device), "--", *workload.native()],
+                        workload.environment)
 
     def written(self, output):
         return _size(output), None
 
 
 def default_stage():
-    target = os.environ.get("CARGO_TARGET_DIR") or machine.REPOSITORY / "target"
-    return Path(os.environ.get("MSMEMSCOPE_STAGE") or Path(target) / "stage")
+    return Path(os.environ.get("MSMEMSCOPE_STAGE") or machine.target_directory() / "stage")
 
 
 def version_of(command):

@@ -115,6 +115,12 @@ def ran_out(run):
     held = owner(run).pool(0, "HAL").peak
     if not refused or min(refused) + held <= report["device_total"]:
         raise Failed(f"of {report['device_total']} bytes {held} were held; refused requests in the export: {refused}")
+    # Nothing was given back before: what torch_npu held at most it held then.
+    told = [{key: row.number(key) for key in ("reserved", "max_reserved", "allocated", "max_allocated")}
+            for row in owner(run).rows(0) if row.event == "SNAPSHOT" and row.name == "OOM_Snapshot"]
+    reserved, allocated = report["peak_reserved"], report["peak_allocated"]
+    held = {"reserved": reserved, "max_reserved": reserved, "allocated": allocated, "max_allocated": allocated}
+    expect_equal("snapshots of the refusals", [held] * len(refused), told)
     return f"refused: {refused}"
 
 

@@ -1,11 +1,12 @@
 //! Memory usage of devices while the program runs: sampled here, outside of it, because a question to the driver has no
 //! place on a thread that allocates, and looked up when rows are written.
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use memscope_export::SampledUsage;
-use memscope_model::Process;
-use memscope_usage::{Sampler, SamplerEnd, UsageError, UsageLog};
+use memscope_model::{Device, Process};
+use memscope_usage::{HOST, Sampler, SamplerEnd, UsageError, UsageLog};
 
 use crate::printer::Printer;
 use crate::settings::{NpuSelection, Settings};
@@ -16,7 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Sampling of a run, if there is something to sample.
 #[derive(Debug)]
 pub struct DeviceUsage {
-    sampler: Option<Sampler>,
+    devices: Option<Sampler>,
+    /// What the processes use of the host's memory: rows of pinned memory tell it.
+    host: Option<Sampler>,
 }
 
 impl DeviceUsage {
@@ -24,16 +27,22 @@ impl DeviceUsage {
     pub fn start(settings: &Settings, run_id: u64, printer: &Printer) -> DeviceUsage {
         let npu = settings.devices.npu;
         if npu == NpuSelection::None {
-            return DeviceUsage { sampler: None };
+            return DeviceUsage { devices: None, host: None };
         }
-        let started = Sampler::start(settings.output_dir.clone(), run_id, move |device| selects(npu, device));
-        let sampler = started.inspect_err(|error| printer.info(&format_args!("{NOT_SAMPLED}: {error}"))).ok();
-        DeviceUsage { sampler }
+        let started = |sampler: io::Result<Sampler>, what: &str| {
+            sampler.inspect_err(|error| printer.info(&format_args!("{what}: {error}"))).ok()
+        };
+        let devices = Sampler::start(settings.output_dir.clone(), run_id, move |device| selects(npu, device));
+        let host = Sampler::start_host(settings.output_dir.clone(), run_id);
+        DeviceUsage { devices: started(devices, NOT_SAMPLED), host: started(host, HOST_NOT_SAMPLED) }
     }
 
     /// Call when the program has ended, before the export. A machine without NPUs is nothing to warn of.
     pub fn end(self, printer: &Printer) {
-        match self.sampler.map(|sampler| sampler.finish(PATIENCE)) {
+        if let Some(SamplerEnd::Stopped(error)) = self.host.map(|sampler| sampler.finish(PATIENCE)) {
+            printer.note(&format_args!("host memory usage of the processes is incomplete: {error}"));
+        }
+        match self.devices.map(|sampler| sampler.finish(PATIENCE)) {
             None | Some(SamplerEnd::Sampled) => {}
             Some(SamplerEnd::Unavailable(error)) => printer.info(&format_args!("{NOT_SAMPLED}: {error}")),
             Some(SamplerEnd::Stopped(error)) => {
@@ -47,6 +56,7 @@ impl DeviceUsage {
 }
 
 const NOT_SAMPLED: &str = "device memory usage is not sampled";
+const HOST_NOT_SAMPLED: &str = "host memory usage of the processes is not sampled";
 
 fn selects(npu: NpuSelection, device: u32) -> bool {
     match npu {
@@ -81,9 +91,14 @@ impl SampledProcess {
         output_dir.map_or(Ok(None), |output_dir| UsageLog::open(output_dir, run_id))
     }
 
-    pub fn at(&self, device: u32, time_ns: u64) -> SampledUsage {
+    pub fn at(&self, device: Device, time_ns: u64) -> SampledUsage {
+        let device = match device {
+            Device::Cpu => HOST,
+            Device::Npu(number) => u32::from(number),
+            Device::Unknown => return SampledUsage::default(),
+        };
         let at = self.log.as_ref().map(|log| log.at(device, self.pid, time_ns)).unwrap_or_default();
-        SampledUsage { process_used: at.process_used, device_used: at.device_used }
+        SampledUsage { process_used: at.process_used, device_used: at.device_used, device_total: at.device_total }
     }
 }
 

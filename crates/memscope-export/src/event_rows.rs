@@ -1,11 +1,13 @@
 //! Events of the model as rows.
-use crate::SampledUsage;
 use crate::error::ExportError;
 use crate::owners::owner;
 use crate::router::Router;
 use crate::rows::{Attribute, DeviceId, Event, EventType, Row, Value, key};
 use crate::stack_text::StackTexts;
-use memscope_model::{Action, Device, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, Selection, Stacks};
+use crate::{SampledUsage, UsageLookup};
+use memscope_model::{
+    Action, Device, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, Selection, SnapshotMemory, Stacks,
+};
 
 /// The attributes of one row, gathered without a heap.
 struct Attributes<'a> {
@@ -119,6 +121,7 @@ pub(crate) fn write_memory(
 pub(crate) fn write_note(
     router: &mut Router<'_>,
     note: &NoteEvent<'_>,
+    usage: Option<&UsageLookup<'_>>,
     stacks: &Stacks,
     texts: &mut StackTexts<'_>,
     timestamp_ns: u64,
@@ -126,6 +129,7 @@ pub(crate) fn write_note(
 ) -> Result<(), ExportError> {
     let mut attributes = Attributes::new();
     let number;
+    let rates;
     let (event, event_type, name) = match note.kind {
         NoteKind::AclInit => (Event::System, EventType::ACL_INIT, None),
         NoteKind::AclFinalize => (Event::System, EventType::ACL_FINI, None),
@@ -148,6 +152,12 @@ pub(crate) fn write_note(
             attributes.push(key::FLAG, Value::Integer(flag));
             (Event::OomDetail, EventType::OOM_TRIGGER, Some("OOM_Trigger"))
         }
+        NoteKind::Snapshot { name, memory } => {
+            let sampled = usage.map(|lookup| lookup(note.device, note.time_ns)).unwrap_or_default();
+            rates = SnapshotRates::of(memory, sampled);
+            push_snapshot(&mut attributes, memory, sampled, &rates);
+            (Event::Snapshot, EventType::SNAPSHOT, Some(name))
+        }
         _ => return Ok(()),
     };
     let (python_stack, c_stack) = texts.cells(note.stack, stacks);
@@ -165,6 +175,48 @@ pub(crate) fn write_note(
         python_stack,
         c_stack,
     })
+}
+
+/// Percentages as texts, with six decimals.
+struct SnapshotRates {
+    /// How much of the device is in use, by whomever.
+    device: Option<String>,
+    /// How much of what the pool has reserved is handed out.
+    reserved: String,
+}
+
+impl SnapshotRates {
+    fn of(memory: SnapshotMemory, sampled: SampledUsage) -> SnapshotRates {
+        let percent = |part: u64, whole: u64| match whole {
+            0 => format!("{:.6}", 0.0),
+            _ => format!("{:.6}", part as f64 * 100.0 / whole as f64),
+        };
+        SnapshotRates {
+            device: sampled.free_and_total().map(|(free, total)| percent(total - free, total)),
+            reserved: percent(memory.allocated, memory.reserved),
+        }
+    }
+}
+
+/// What the driver did not tell is left out.
+fn push_snapshot<'a>(
+    attributes: &mut Attributes<'a>,
+    memory: SnapshotMemory,
+    sampled: SampledUsage,
+    rates: &'a SnapshotRates,
+) {
+    attributes.push(key::RESERVED, Value::Integer(memory.reserved));
+    attributes.push(key::MAX_RESERVED, Value::Integer(memory.max_reserved));
+    attributes.push(key::ALLOCATED, Value::Integer(memory.allocated));
+    attributes.push(key::MAX_ALLOCATED, Value::Integer(memory.max_allocated));
+    if let Some((free, total)) = sampled.free_and_total() {
+        attributes.push(key::TOTAL, Value::Integer(total));
+        attributes.push(key::FREE, Value::Integer(free));
+    }
+    if let Some(device) = &rates.device {
+        attributes.push(key::DEVICE_RATE, Value::Text(device));
+    }
+    attributes.push(key::RESERVED_RATE, Value::Text(&rates.reserved));
 }
 
 fn device_id(device: Device) -> DeviceId {

@@ -47,10 +47,19 @@ impl DumpEvents {
 pub struct SampledUsage {
     pub process_used: Option<u64>,
     pub device_used: Option<u64>,
+    pub device_total: Option<u64>,
 }
 
-/// What was sampled of an NPU, by its number, at a time in nanoseconds since the epoch.
-pub type UsageLookup<'a> = dyn Fn(u32, u64) -> SampledUsage + 'a;
+impl SampledUsage {
+    /// Free and total bytes of the device.
+    pub(crate) fn free_and_total(self) -> Option<(u64, u64)> {
+        let total = self.device_total?;
+        Some((total.saturating_sub(self.device_used?), total))
+    }
+}
+
+/// What was sampled of a device at a time in nanoseconds since the epoch; of the host, what the process used there.
+pub type UsageLookup<'a> = dyn Fn(Device, u64) -> SampledUsage + 'a;
 
 /// How to export.
 pub struct ExportOptions<'a> {
@@ -63,7 +72,7 @@ pub struct ExportOptions<'a> {
     pub cancel: Option<&'a AtomicBool>,
     /// The caller's, so that it can name stacks afterwards without reading the symbols again.
     pub symbolizer: &'a mut Symbolizer,
-    /// Asked for each row of device memory.
+    /// Asked for each row of device or pinned memory, for snapshots, and where tracing begins.
     pub usage: Option<&'a UsageLookup<'a>>,
 }
 
@@ -91,7 +100,7 @@ pub fn export_process(
     let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
     let cancelled = || cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
 
-    let mut router = Router::new(directory, brand, format, file_time(directory, start_ns, utc_offset));
+    let mut router = Router::new(directory, brand, format, file_time(directory, start_ns, utc_offset), usage);
     let mut texts = StackTexts::new(symbolizer);
     let mut clock = RowClock::default();
     let mut rows = 0u64;
@@ -116,7 +125,7 @@ pub fn export_process(
                 }
                 TraceEvent::Note(note) if note.chosen => {
                     rows += 1;
-                    write_note(&mut router, note, stacks, &mut texts, clock.next(note.time_ns), pid)
+                    write_note(&mut router, note, usage, stacks, &mut texts, clock.next(note.time_ns), pid)
                 }
                 _ => Ok(()),
             };
@@ -145,10 +154,10 @@ pub fn export_process(
 }
 
 fn sampled_usage(event: &MemoryEvent, lookup: Option<&UsageLookup<'_>>) -> SampledUsage {
-    match (event.device, lookup) {
-        // Of pinned memory the attribute would mean the host's.
-        (Device::Npu(device), Some(lookup)) if event.pool != Pool::Pinned => lookup(u32::from(device), event.time_ns),
-        _ => SampledUsage::default(),
+    match (event.pool, lookup) {
+        // Of the heap nobody would look at it, and it has most of the rows.
+        (Pool::Host, _) | (_, None) => SampledUsage::default(),
+        (_, Some(lookup)) => lookup(event.device, event.time_ns),
     }
 }
 

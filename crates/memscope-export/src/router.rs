@@ -2,8 +2,10 @@
 use crate::csv::CsvWriter;
 use crate::destination::{Brand, DUMP_MODE, Format, PartialFile, create_directories, dump_path};
 use crate::error::ExportError;
-use crate::rows::{Attribute, DeviceId, Row, Value};
+use crate::export::{SampledUsage, UsageLookup};
+use crate::rows::{Attribute, DeviceId, EventType, Row, Value, key};
 use crate::sqlite::{DbWriter, Written};
+use memscope_model::Device;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ pub(crate) struct Router<'p> {
     files: BTreeMap<DeviceId, DumpFile>,
     /// Rows of no device in particular so far: a file opened later begins with them. They are few.
     undirected: Vec<OwnedRow>,
+    usage: Option<&'p UsageLookup<'p>>,
 }
 
 struct DumpFile {
@@ -34,14 +37,21 @@ enum Sink {
 }
 
 impl<'p> Router<'p> {
-    pub(crate) fn new(process_directory: &'p Path, brand: Brand, format: Format, time: String) -> Router<'p> {
-        Router { process_directory, brand, format, time, files: BTreeMap::new(), undirected: Vec::new() }
+    pub(crate) fn new(
+        process_directory: &'p Path,
+        brand: Brand,
+        format: Format,
+        time: String,
+        usage: Option<&'p UsageLookup<'p>>,
+    ) -> Router<'p> {
+        Router { process_directory, brand, format, time, files: BTreeMap::new(), undirected: Vec::new(), usage }
     }
 
     pub(crate) fn write(&mut self, row: &Row<'_>) -> Result<(), ExportError> {
         if row.device == DeviceId::Unknown {
             self.undirected.push(OwnedRow::of(row));
-            return self.files.values_mut().try_for_each(|file| file.write(row));
+            let usage = self.usage;
+            return self.files.iter_mut().try_for_each(|(device, file)| file.write_undirected(*device, row, usage));
         }
         if let Some(file) = self.files.get_mut(&row.device) {
             return file.write(row);
@@ -49,7 +59,7 @@ impl<'p> Router<'p> {
         let path = dump_path(self.process_directory, row.device, self.brand, &self.time, self.format);
         let mut file = DumpFile::create(&path, self.brand, self.format)?;
         for earlier in &self.undirected {
-            earlier.with(|row| file.write(row))?;
+            earlier.with(|earlier| file.write_undirected(row.device, earlier, self.usage))?;
         }
         file.write(row)?;
         self.files.insert(row.device, file);
@@ -63,8 +73,8 @@ impl<'p> Router<'p> {
         }
         // No file gets its name before all are complete.
         let mut complete = Vec::new();
-        for mut file in self.files.into_values() {
-            file.make_viewable(start)?;
+        for (device, mut file) in self.files {
+            file.make_viewable(device, start, self.usage)?;
             complete.push(file.complete(self.brand, problems)?);
         }
         complete.into_iter().map(PartialFile::commit).collect()
@@ -93,11 +103,37 @@ impl DumpFile {
 
     /// A database whose rows all have one timestamp is refused by MindStudio Insight. Times of rows increase strictly,
     /// so that is the case of a single row; the moment recording began is a second one.
-    fn make_viewable(&mut self, start: &Row<'_>) -> Result<(), ExportError> {
+    fn make_viewable(
+        &mut self,
+        device: DeviceId,
+        start: &Row<'_>,
+        usage: Option<&UsageLookup<'_>>,
+    ) -> Result<(), ExportError> {
         match &self.sink {
-            Sink::Db(writer) if writer.paired_rows() == 1 => self.write(start),
+            Sink::Db(writer) if writer.paired_rows() == 1 => self.write_undirected(device, start, usage),
             _ => Ok(()),
         }
+    }
+
+    /// A row of no device, in the file of `device`: where tracing begins, each file says how much of its device is free.
+    fn write_undirected(
+        &mut self,
+        device: DeviceId,
+        row: &Row<'_>,
+        usage: Option<&UsageLookup<'_>>,
+    ) -> Result<(), ExportError> {
+        let sampled = match (row.event_type, device, usage) {
+            (EventType::START_TRACE, DeviceId::Npu(number), Some(lookup)) => {
+                u16::try_from(number).map(|number| lookup(Device::Npu(number), row.timestamp_ns)).unwrap_or_default()
+            }
+            _ => SampledUsage::default(),
+        };
+        let Some((free, total)) = sampled.free_and_total() else { return self.write(row) };
+        let attributes = [
+            Attribute { key: key::FREE, value: Value::Integer(free) },
+            Attribute { key: key::TOTAL, value: Value::Integer(total) },
+        ];
+        self.write(&Row { attributes: &attributes, ..*row })
     }
 
     fn complete(self, brand: Brand, problems: &mut Vec<String>) -> Result<PartialFile, ExportError> {
@@ -205,7 +241,7 @@ impl OwnedRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{Event, EventType, key};
+    use crate::rows::Event;
     use memscope_model::Pool;
     use std::fs;
 
@@ -251,7 +287,7 @@ mod tests {
     #[test]
     fn each_device_has_its_file_and_a_row_of_no_device_is_in_all_at_its_time() {
         let root = tempfile::tempdir().unwrap();
-        let mut router = Router::new(root.path(), Brand::MsMemScope, Format::Csv, "1".to_owned());
+        let mut router = Router::new(root.path(), Brand::MsMemScope, Format::Csv, "1".to_owned(), None);
         router.write(&start()).unwrap();
         for device in [DeviceId::Npu(3), DeviceId::Cpu] {
             router.write(&malloc(device)).unwrap();
@@ -275,7 +311,7 @@ mod tests {
     #[test]
     fn rows_of_no_device_without_a_file_are_reported() {
         let root = tempfile::tempdir().unwrap();
-        let mut router = Router::new(root.path(), Brand::MsMemScope, Format::Db, "1".to_owned());
+        let mut router = Router::new(root.path(), Brand::MsMemScope, Format::Db, "1".to_owned(), None);
         router.write(&start()).unwrap();
         let mut problems = Vec::new();
         assert!(router.finish(&start(), &mut problems).unwrap().is_empty());
@@ -287,7 +323,7 @@ mod tests {
     fn an_abandoned_export_leaves_no_file_of_any_device() {
         for format in [Format::Csv, Format::Db] {
             let root = tempfile::tempdir().unwrap();
-            let mut router = Router::new(root.path(), Brand::MsLeaks, format, "1".to_owned());
+            let mut router = Router::new(root.path(), Brand::MsLeaks, format, "1".to_owned(), None);
             router.write(&malloc(DeviceId::Cpu)).unwrap();
             router.write(&malloc(DeviceId::Npu(0))).unwrap();
             drop(router);

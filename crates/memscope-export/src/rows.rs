@@ -28,6 +28,7 @@ pub enum Event {
     System,
     Mstx,
     OomDetail,
+    Snapshot,
 }
 
 impl Event {
@@ -38,6 +39,7 @@ impl Event {
             Event::System => "SYSTEM",
             Event::Mstx => "MSTX",
             Event::OomDetail => "OOM_DETAIL",
+            Event::Snapshot => "SNAPSHOT",
         }
     }
 }
@@ -56,6 +58,7 @@ impl EventType {
     pub const RANGE_START: EventType = EventType("Range_start");
     pub const RANGE_END: EventType = EventType("Range_end");
     pub const OOM_TRIGGER: EventType = EventType("OOM_TRIGGER");
+    pub const SNAPSHOT: EventType = EventType("SNAPSHOT");
 
     pub fn of(pool: Pool) -> EventType {
         EventType(pool.event_type())
@@ -120,6 +123,14 @@ pub mod key {
     pub const FUNCTION: &str = "func";
     pub const REQUESTED_SIZE: &str = "req_size";
     pub const FLAG: &str = "flag";
+    /// Of a device, where tracing begins and in a snapshot; there [`TOTAL`] is the device's too.
+    pub const FREE: &str = "free";
+    pub const RESERVED: &str = "reserved";
+    pub const MAX_RESERVED: &str = "max_reserved";
+    pub const ALLOCATED: &str = "allocated";
+    pub const MAX_ALLOCATED: &str = "max_allocated";
+    pub const DEVICE_RATE: &str = "device_rate";
+    pub const RESERVED_RATE: &str = "reserved_rate";
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

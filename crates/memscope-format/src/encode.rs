@@ -263,6 +263,11 @@ pub enum Extended<'a> {
     RangeEnd {
         id: u64,
     },
+    /// The program asks what the memory of a device is at this moment.
+    Snapshot {
+        device: u32,
+        name: &'a [u8],
+    },
 }
 
 /// Longest kept build id, name (path, file, function) and line table.
@@ -283,6 +288,7 @@ impl Extended<'_> {
             Extended::VisibleDevices(text) | Extended::Mark { text } | Extended::RangeStart { text, .. } => {
                 text.len().min(NAME_LIMIT)
             }
+            Extended::Snapshot { name, .. } => name.len().min(NAME_LIMIT),
             _ => 0,
         };
         EXTENDED_OVERHEAD + NUMBERS + texts
@@ -305,6 +311,7 @@ impl Extended<'_> {
             Extended::Mark { .. } => extended::MARK,
             Extended::RangeStart { .. } => extended::RANGE_START,
             Extended::RangeEnd { .. } => extended::RANGE_END,
+            Extended::Snapshot { .. } => extended::SNAPSHOT,
         }
     }
 
@@ -376,6 +383,10 @@ impl Extended<'_> {
                 out.text(text, NAME_LIMIT);
             }
             Extended::RangeEnd { id } => out.varint(id),
+            Extended::Snapshot { device, name } => {
+                out.varint(u64::from(device));
+                out.text(name, NAME_LIMIT);
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod extended {
     pub const MARK: u8 = 33;
     pub const RANGE_START: u8 = 34;
     pub const RANGE_END: u8 = 35;
+    pub const SNAPSHOT: u8 = 80;
 }
 
 /// Who hands out device memory. Each has addresses of its own: the same number in two spaces is two blocks.

@@ -1,7 +1,9 @@
 //! Which blocks of device memory are alive, by who handed them out.
 use crate::books::{Counts, Moment};
 use crate::outcome::MOST_BYTES;
-use crate::{Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, StackId};
+use crate::{
+    Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, SnapshotMemory, StackId,
+};
 use memscope_format::record::Space;
 use rustc_hash::FxHashMap;
 use std::ops::ControlFlow;
@@ -107,8 +109,25 @@ impl DeviceBooks {
     ) -> ControlFlow<()> {
         match self.live.remove(&(space, address)) {
             Some(live) => self.emit_free(now, address, live, false, counts, emit),
-            None => self.emit_unmatched(now, space, address, counts, emit),
+            // Host memory may have been registered without being pinned, which is not recorded.
+            None if space == Space::Registered => ControlFlow::Continue(()),
+            // The free does not say its device, and a row of no device would be in every file: it is only counted.
+            None => {
+                counts.unmatched_frees += 1;
+                ControlFlow::Continue(())
+            }
         }
+    }
+
+    /// What is in use of a device: see [`SnapshotMemory`].
+    pub(crate) fn snapshot(&self, device: Device) -> SnapshotMemory {
+        let found = [Pool::PtaCaching, Pool::MindSpore, Pool::Hal].into_iter().find_map(|pool| self.pool(device, pool));
+        found.map_or_else(SnapshotMemory::default, |usage| SnapshotMemory {
+            reserved: usage.reserved_bytes.unwrap_or(usage.live_bytes),
+            max_reserved: usage.peak_reserved_bytes.unwrap_or(usage.peak_bytes),
+            allocated: usage.live_bytes,
+            max_allocated: usage.peak_bytes,
+        })
     }
 
     /// What a pool has reserved from now on.
@@ -183,44 +202,6 @@ impl DeviceBooks {
             reserved: usage.reserved_bytes,
             matched: true,
             synthetic,
-            selection: Selection::Chosen,
-        })
-    }
-
-    /// A free does not say its device: it is the only one that has such a pool, or unknown.
-    fn emit_unmatched(
-        &mut self,
-        now: Moment,
-        space: Space,
-        address: u64,
-        counts: &mut Counts,
-        emit: Emit<'_>,
-    ) -> ControlFlow<()> {
-        let pool = Pool::of(space, Device::Unknown);
-        let mut candidates = self.pools.iter().filter(|usage| usage.pool == pool);
-        let usage = match (candidates.next(), candidates.next()) {
-            (Some(only), None) => *only,
-            _ => PoolUsage::new(Device::Unknown, pool),
-        };
-        counts.frees += 1;
-        counts.unmatched_frees += 1;
-        emit(&mut MemoryEvent {
-            id: counts.next_id(),
-            time_ns: now.time_ns,
-            thread: now.thread,
-            device: usage.device,
-            pool,
-            action: Action::Free,
-            origin: Origin::of(space, 0),
-            address,
-            size: 0,
-            block: counts.next_block(),
-            stack: now.stack,
-            allocation_stack: StackId::NONE,
-            used: usage.live_bytes,
-            reserved: usage.reserved_bytes,
-            matched: false,
-            synthetic: false,
             selection: Selection::Chosen,
         })
     }

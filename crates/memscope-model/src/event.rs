@@ -231,6 +231,21 @@ pub enum NoteKind<'e> {
         size: u64,
         flag: u64,
     },
+    /// What was in use at that moment: the program asked, or the driver refused memory.
+    Snapshot {
+        name: &'e str,
+        memory: SnapshotMemory,
+    },
+}
+
+/// The books of a device at one moment: those of its framework's pool, or, where no framework told of one, of the driver's
+/// memory of this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SnapshotMemory {
+    pub reserved: u64,
+    pub max_reserved: u64,
+    pub allocated: u64,
+    pub max_allocated: u64,
 }
 
 /// The driver's functions that can run out of memory.

@@ -43,7 +43,7 @@ pub use directory::{Found, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
     Action, BlockId, Device, DriverTraits, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, RefusedCall,
-    Selection, TraceEvent,
+    Selection, SnapshotMemory, TraceEvent,
 };
 pub use memscope_format::decode::{ProcessInfo, ProcessState};
 pub use outcome::{LiveBlock, OutOfMemory, Outcome, PoolUsage};

@@ -14,7 +14,7 @@ pub struct Outcome {
     /// Of all devices, given to the visitor or not.
     pub mallocs: u64,
     pub frees: u64,
-    /// Frees of blocks whose allocation was never seen.
+    /// Frees of blocks whose allocation was never seen; of device memory, which gives no event, and of host memory.
     pub unmatched_frees: u64,
     /// Blocks that ended because their address was allocated again.
     pub replaced_blocks: u64,
@@ -43,13 +43,13 @@ pub struct Outcome {
     /// Times of the first and the last event, 0 if there is none.
     pub first_time_ns: u64,
     pub last_time_ns: u64,
-    /// One entry for each device and pool that had an event, in their order.
+    /// One entry for each pool of a device asked for that had an event, in their order.
     pub pools: Vec<PoolUsage>,
     pub(crate) live: Vec<LiveBlock>,
 }
 
 impl Outcome {
-    /// The blocks alive at the end, in the order in which they were allocated.
+    /// The blocks of the devices asked for that are alive at the end, in the order in which they were allocated.
     pub fn live_blocks(&self) -> impl ExactSizeIterator<Item = &LiveBlock> {
         self.live.iter()
     }

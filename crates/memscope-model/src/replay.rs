@@ -12,7 +12,7 @@ use crate::{
 };
 use memscope_format::decode::{Event, EventKind, Spool, SpoolError, StackRef, Timeline};
 use memscope_format::layout::StopReason;
-use memscope_format::record::{Space, SystemKind};
+use memscope_format::record::{Space, SystemKind, UNKNOWN_DEVICE};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -360,6 +360,13 @@ impl<'p> Replay<'p> {
                 self.refuse(now, RefusedCall::of(space, device), device, (size, flag), visit)
             }
             EventKind::System { kind, value } => self.enter_system(now, kind, value, visit),
+            EventKind::Snapshot { device, .. } => {
+                let device = match device {
+                    UNKNOWN_DEVICE => self.thread_devices.of(now.thread),
+                    number => device_numbers.seen_by_program(number),
+                };
+                self.snapshot(now, device, lane.text(), visit)
+            }
             EventKind::Mark { .. } => self.mark(now, NoteKind::Mark(lane.text()), visit),
             EventKind::RangeStart { id, .. } => {
                 let text = lane.text();
@@ -456,7 +463,17 @@ impl<'p> Replay<'p> {
                 driver_bytes: driver.map_or(0, |usage| usage.live_bytes),
             });
         }
+        self.snapshot(now, device, OOM_SNAPSHOT, visit)?;
         self.note(now, device, NoteKind::OutOfMemory { call, size, flag }, true, visit)
+    }
+
+    /// Asked for, so told whether tracing is on or not.
+    fn snapshot(&mut self, now: Moment, device: Device, name: &str, visit: Visit<'_>) -> ControlFlow<()> {
+        if !self.delivery.gate.devices.contains(device) {
+            return ControlFlow::Continue(());
+        }
+        let memory = self.books.devices.snapshot(device);
+        self.note(now, device, NoteKind::Snapshot { name, memory }, true, visit)
     }
 
     fn note(
@@ -500,6 +517,8 @@ impl<'p> Replay<'p> {
         outcome.last_time_ns = delivery.last_time_ns;
         outcome.pools = books.pools();
         outcome.live = books.live_after(BlockId(0));
+        outcome.pools.retain(|usage| delivery.gate.devices.contains(usage.device));
+        outcome.live.retain(|block| delivery.gate.devices.contains(block.device));
         outcome
     }
 }
@@ -523,6 +542,9 @@ fn waits_for_total(kind: EventKind) -> bool {
         EventKind::DeviceAlloc { space: Space::MindSpore, .. } | EventKind::DeviceFree { space: Space::MindSpore, .. }
     )
 }
+
+/// The name of the snapshot at a refusal.
+const OOM_SNAPSHOT: &str = "OOM_Snapshot";
 
 /// How far apart two events of one address may be dated in the wrong order.
 const SOON_NS: u64 = 20_000;

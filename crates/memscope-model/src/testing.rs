@@ -246,6 +246,10 @@ impl SpoolBuilder {
         self.extended(lane, ticks, true, &Extended::System { kind, value })
     }
 
+    pub fn snapshot(&mut self, lane: LaneNumber, ticks: u64, device: u32, name: &str) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Snapshot { device, name: name.as_bytes() })
+    }
+
     pub fn mark(&mut self, lane: LaneNumber, ticks: u64, text: &str) -> &mut Self {
         self.extended(lane, ticks, true, &Extended::Mark { text: text.as_bytes() })
     }

@@ -18,6 +18,9 @@ struct msmemscope_api {
     void (*stop)(void);
     /* A step of the program ends. */
     void (*step)(void);
+    /* What is in use of a device's memory is told in the results, under this name (NULL: "Memory Snapshot"). The device is
+     * numbered as the program numbers it; negative: the one the calling thread uses. */
+    void (*snapshot)(const char *name, int32_t device);
 };
 
 #endif

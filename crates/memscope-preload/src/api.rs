@@ -1,5 +1,6 @@
 //! The C table, filled.
 use crate::api_table::{API_VERSION, Api};
+use core::ffi::{CStr, c_char};
 use memscope_recorder::{Entry, control, slot};
 
 static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
@@ -17,6 +18,7 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     start,
     stop,
     step,
+    snapshot,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
@@ -94,4 +96,14 @@ extern "C" fn stop() {
 
 extern "C" fn step() {
     control::step();
+}
+
+unsafe extern "C" fn snapshot(name: *const c_char, device: i32) {
+    const DEFAULT_NAME: &[u8] = b"Memory Snapshot";
+    let name = match name.is_null() {
+        true => DEFAULT_NAME,
+        // SAFETY: the interface wants a C string.
+        false => unsafe { CStr::from_ptr(name) }.to_bytes(),
+    };
+    control::snapshot(u32::try_from(device).ok(), name);
 }

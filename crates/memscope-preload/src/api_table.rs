@@ -38,6 +38,8 @@ pub(crate) struct Api {
     pub(crate) start: extern "C" fn(),
     pub(crate) stop: extern "C" fn(),
     pub(crate) step: extern "C" fn(),
+    /// The memory in use on a device is to be told under a name; a negative number is the device of the calling thread.
+    pub(crate) snapshot: unsafe extern "C" fn(name: *const core::ffi::c_char, device: i32),
 }
 
 pub(crate) const API_VERSION: u32 = 1;

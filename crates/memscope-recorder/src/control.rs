@@ -1,8 +1,9 @@
-//! What a program may ask of the recorder: to trace from here to there, and to note the end of a step.
+//! What a program may ask of the recorder: to trace from here to there, and to note the end of a step or the
+//! memory in use.
 //!
 //! Blocks are recorded whether tracing is on or not, so that a later free or leak of an earlier block is understood; what
 //! is off costs no stacks, and what is shown is decided offline.
-use crate::device::{SystemKind, system};
+use crate::device::{self, SystemKind, system};
 use crate::slot::Guard;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
@@ -35,6 +36,17 @@ pub fn stop() {
 /// A step ends, and the next begins.
 pub fn step() {
     note(SystemKind::Step, STEPS.fetch_add(1, Relaxed) + 1);
+}
+
+/// Notes what memory is in use: of a device, or of the one the calling thread uses.
+pub fn snapshot(device: Option<u32>, name: &[u8]) {
+    let mark = 0usize;
+    // SAFETY: the word is on our stack and does not change while the guard is held.
+    unsafe {
+        if let Some(_guard) = Guard::enter(&raw const mark as usize) {
+            device::snapshot(device, name);
+        }
+    }
 }
 
 fn note(kind: SystemKind, value: u64) {

@@ -56,9 +56,13 @@ pub unsafe fn pool_total(space: Space, device: u32, total: u64) {
     static KNOWN: [[AtomicU64; DEVICES]; Space::ALL.len()] =
         [const { [const { AtomicU64::new(u64::MAX) }; DEVICES] }; Space::ALL.len()];
     let known = KNOWN.get(space as usize).and_then(|devices| devices.get(device as usize));
-    // Pools report under a lock of their own, so two threads cannot pass each other here.
-    if known.is_some_and(|known| known.swap(total, Relaxed) == total) {
-        return;
+    // Pools report under a lock of their own, so two threads cannot pass each other here. Looked at before it is written:
+    // a total seldom changes, and a store would take the cache line from the other threads.
+    if let Some(known) = known {
+        if known.load(Relaxed) == total {
+            return;
+        }
+        known.store(total, Relaxed);
     }
     // SAFETY: passed on.
     unsafe {
@@ -87,6 +91,9 @@ pub unsafe fn out_of_memory(space: Space, device: u32, size: u64, flag: u64, ent
 /// # Safety
 /// As for [`device_alloc`].
 pub unsafe fn system(kind: SystemKind, value: u64) {
+    if kind == SystemKind::SetDevice {
+        note_visible_devices();
+    }
     // SAFETY: passed on.
     unsafe {
         record(Entry::NO_STACK, 1, |lane, ticks, _| {
@@ -128,11 +135,27 @@ pub unsafe fn range_end(id: u64) {
     }
 }
 
-/// Which devices the process was given, once, as the variable stands at its first device event: programs set it after
+/// The program asks what the memory of a device is now; `None` means the device its thread uses.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn snapshot(device: Option<u32>, name: &[u8]) {
+    note_visible_devices();
+    let device = device.unwrap_or(UNKNOWN_DEVICE);
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::Snapshot { device, name });
+        });
+    }
+}
+
+/// Which devices the process was given, once, as the variable stands when it first uses a device: programs set it after
 /// their start.
 fn note_visible_devices() {
     static NOTED: AtomicBool = AtomicBool::new(false);
-    if NOTED.swap(true, Relaxed) {
+    // Every event looks, so only the first may write.
+    if NOTED.load(Relaxed) || NOTED.swap(true, Relaxed) {
         return;
     }
     if let Some(text) = config::variable(b"ASCEND_RT_VISIBLE_DEVICES=") {

@@ -1,5 +1,5 @@
 //! How much memory a device and the processes on it use, asked of the driver's management library (dcmi) while a
-//! program runs, and looked up by time afterwards.
+//! program runs, and looked up by time afterwards; likewise how much of the host's memory the processes use.
 //!
 //! A question to dcmi is a call into the driver. It is asked by the command that started the program, every
 //! [`INTERVAL`], and never by the program's own threads: [`Sampler`] appends what changed to a [log](log_path), and
@@ -15,6 +15,7 @@
 #[allow(unsafe_code)]
 mod dcmi;
 mod error;
+mod host;
 mod log;
 mod log_writer;
 mod sampler;
@@ -22,7 +23,8 @@ mod usage;
 
 pub use dcmi::Dcmi;
 pub use error::UsageError;
-pub use log::{UsageAt, UsageLog, log_path};
+pub use host::HostProcesses;
+pub use log::{HOST, UsageAt, UsageLog, host_log_path, log_path};
 pub use log_writer::LogWriter;
 pub use sampler::{INTERVAL, Sampler, SamplerEnd};
 pub use usage::{DeviceMemory, ProcessMemory, Usage, UsageSource};

@@ -14,6 +14,8 @@ pub(crate) const RECORD_BYTES: usize = 40;
 const MOST_RECORD_BYTES: usize = 4096;
 /// Where the driver does not say.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
+/// In place of a device: the record is about a process's memory on the host.
+pub const HOST: u32 = 10_000;
 /// In place of a process: the record is about the device alone.
 pub(crate) const NO_PROCESS: u32 = 0;
 /// 26 million changes; a longer file is not read to its end.
@@ -22,6 +24,11 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Hidden: it is an input of the export, not a result.
 pub fn log_path(output_dir: &Path, run_id: u64) -> PathBuf {
     output_dir.join(format!(".msmemscope_usage_{run_id}"))
+}
+
+/// The same for the processes' use of host memory, in a file of its own: two threads write them.
+pub fn host_log_path(output_dir: &Path, run_id: u64) -> PathBuf {
+    output_dir.join(format!(".msmemscope_host_usage_{run_id}"))
 }
 
 pub(crate) fn header(run_id: u64) -> [u8; HEADER_BYTES] {
@@ -100,18 +107,21 @@ impl UsageLog {
     /// `None` if nothing was sampled in this run. Of a file that was cut or overwritten, whatever is a whole record
     /// counts.
     pub fn open(output_dir: &Path, run_id: u64) -> Result<Option<UsageLog>, UsageError> {
-        let path = log_path(output_dir, run_id);
-        let failed = |source| UsageError::Read { path: path.clone(), source };
-        let file = match open_regular(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
-        match Self::read(BufReader::with_capacity(1 << 16, file.take(MOST_BYTES)), run_id) {
-            Ok(Some(log)) => Ok(Some(log)),
-            Ok(None) => Err(UsageError::Foreign { path }),
-            Err(error) => Err(failed(error)),
+        let mut log: Option<UsageLog> = None;
+        for path in [log_path(output_dir, run_id), host_log_path(output_dir, run_id)] {
+            let file = match open_regular(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(UsageError::Read { path, source }),
+            };
+            let bytes = BufReader::with_capacity(1 << 16, file.take(MOST_BYTES));
+            match Self::read(bytes, run_id) {
+                Ok(Some(more)) => log.get_or_insert_default().join(more),
+                Ok(None) => return Err(UsageError::Foreign { path }),
+                Err(source) => return Err(UsageError::Read { path, source }),
+            }
         }
+        Ok(log)
     }
 
     /// `None` if the bytes do not begin as a log of this run.
@@ -137,6 +147,13 @@ impl UsageLog {
         Ok(Some(log))
     }
 
+    /// Takes in the other log of the run; they have no device in common.
+    fn join(&mut self, other: UsageLog) {
+        self.devices.extend(other.devices);
+        self.totals.extend(other.totals);
+        self.processes.extend(other.processes);
+    }
+
     fn add(&mut self, record: &Record) {
         self.devices.entry(record.device).or_default().push(record.time_ns, record.device_used);
         if record.device_total != UNKNOWN {
@@ -148,7 +165,7 @@ impl UsageLog {
         }
     }
 
-    /// The latest samples at or before `time_ns`.
+    /// The latest samples at or before `time_ns`; of the device [`HOST`], what the process had in host memory.
     pub fn at(&self, device: u32, pid: u32, time_ns: u64) -> UsageAt {
         let latest = |series: Option<&Series>| series.and_then(|series| series.at(time_ns));
         UsageAt {

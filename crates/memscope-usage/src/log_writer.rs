@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::log::{NO_PROCESS, Record, UNKNOWN, header, log_path};
+use crate::log::{NO_PROCESS, Record, UNKNOWN, header, host_log_path, log_path};
 use crate::{Usage, UsageError};
 
 /// Who uses how much is nobody else's business.
@@ -37,7 +37,15 @@ impl Default for Written {
 
 impl LogWriter {
     pub fn create(output_dir: &Path, run_id: u64) -> Result<LogWriter, UsageError> {
-        let path = log_path(output_dir, run_id);
+        Self::create_at(log_path(output_dir, run_id), run_id)
+    }
+
+    /// The log of the processes' use of host memory.
+    pub fn create_host(output_dir: &Path, run_id: u64) -> Result<LogWriter, UsageError> {
+        Self::create_at(host_log_path(output_dir, run_id), run_id)
+    }
+
+    fn create_at(path: PathBuf, run_id: u64) -> Result<LogWriter, UsageError> {
         let created = Self::create_file(&path, run_id);
         match created {
             Ok(file) => Ok(LogWriter { path, file, written: HashMap::new(), records: Vec::new() }),

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::{Dcmi, LogWriter, UsageError, UsageSource};
+use crate::{Dcmi, HostProcesses, LogWriter, UsageError, UsageSource};
 
 /// From one sample to the next, if the driver answers in less than half of it.
 pub const INTERVAL: Duration = Duration::from_millis(50);
@@ -23,7 +23,7 @@ pub struct Sampler {
 /// What became of the sampling.
 #[derive(Debug)]
 pub enum SamplerEnd {
-    /// There is a log.
+    /// What there was to sample is in the log.
     Sampled,
     /// Nothing could be sampled, and there is no log.
     Unavailable(UsageError),
@@ -43,6 +43,13 @@ impl Sampler {
         Self::start_with(Dcmi::open, output_dir, run_id, selected)
     }
 
+    /// Samples the host memory of the processes that are recorded below `output_dir`.
+    pub fn start_host(output_dir: PathBuf, run_id: u64) -> io::Result<Sampler> {
+        let processes = HostProcesses::recorded_below(output_dir.clone());
+        let create_log = move || LogWriter::create_host(&output_dir, run_id);
+        Self::spawn("host usage", move || Ok(processes), create_log, |_| true)
+    }
+
     /// Samples what `open`, called on the sampler's thread, returns. One sample is taken even if the end comes first.
     pub fn start_with<S: UsageSource>(
         open: impl FnOnce() -> Result<S, UsageError> + Send + 'static,
@@ -50,12 +57,20 @@ impl Sampler {
         run_id: u64,
         selected: impl Fn(u32) -> bool + Send + 'static,
     ) -> io::Result<Sampler> {
+        Self::spawn("usage", open, move || LogWriter::create(&output_dir, run_id), selected)
+    }
+
+    fn spawn<S: UsageSource>(
+        thread_name: &str,
+        open: impl FnOnce() -> Result<S, UsageError> + Send + 'static,
+        create_log: impl Fn() -> Result<LogWriter, UsageError> + Send + 'static,
+        selected: impl Fn(u32) -> bool + Send + 'static,
+    ) -> io::Result<Sampler> {
         let (running, asked_to_end) = mpsc::channel();
         let (tell_end, end) = mpsc::channel();
-        thread::Builder::new().name(String::from("usage")).spawn(move || {
+        thread::Builder::new().name(thread_name.to_owned()).spawn(move || {
             let outcome = open().map_or_else(SamplerEnd::Unavailable, |mut source| {
                 let devices: Vec<u32> = source.devices().into_iter().filter(|device| selected(*device)).collect();
-                let create_log = || LogWriter::create(&output_dir, run_id);
                 sample_until_end(&mut source, &devices, create_log, &asked_to_end)
             });
             // Nobody listens to a sampler that was dropped.
@@ -87,6 +102,7 @@ fn sample_until_end(
         let mut refusal = None;
         for &device in devices {
             let usage = match source.sample(device) {
+                Ok(usage) if usage.is_empty() && log.is_none() => continue,
                 Ok(usage) => usage,
                 Err(error) => {
                     refusal = Some(error);

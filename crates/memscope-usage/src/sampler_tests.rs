@@ -1,5 +1,5 @@
 use super::*;
-use crate::{DeviceMemory, ProcessMemory, Usage, UsageLog, log_path};
+use crate::{DeviceMemory, HOST, ProcessMemory, Usage, UsageLog, log_path};
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
 
@@ -96,6 +96,22 @@ fn without_an_answer_there_is_a_reason_and_no_log() {
     let sampler = Sampler::start_with(absent, directory.path().to_owned(), RUN, |_| true).unwrap();
     assert!(matches!(sampler.finish(LONG), SamplerEnd::Unavailable(UsageError::NoLibrary { .. })));
     assert!(!log_path(directory.path(), RUN).exists());
+}
+
+#[test]
+fn host_memory_is_in_a_log_of_its_own_and_both_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let pid = std::process::id();
+    assert!(matches!(Sampler::start_host(directory.path().to_owned(), RUN).unwrap().finish(LONG), SamplerEnd::Sampled));
+    assert!(UsageLog::open(directory.path(), RUN).unwrap().is_none(), "a log without a recorded process");
+    std::fs::create_dir(directory.path().join(format!("msmemscope_{pid}_1_ascend"))).unwrap();
+    let devices = start(Counting::new([0]), directory.path(), |_| true);
+    let host = Sampler::start_host(directory.path().to_owned(), RUN).unwrap();
+    assert!(matches!((devices.finish(LONG), host.finish(LONG)), (SamplerEnd::Sampled, SamplerEnd::Sampled)));
+    let log = UsageLog::open(directory.path(), RUN).unwrap().unwrap();
+    assert!(log.at(HOST, pid, u64::MAX).process_used > Some(1 << 16));
+    assert_eq!(log.at(HOST, pid, u64::MAX).device_used, None);
+    assert_eq!(log.at(0, 9, u64::MAX).process_used, Some(1000));
 }
 
 #[test]

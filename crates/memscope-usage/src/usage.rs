@@ -10,6 +10,13 @@ pub struct Usage {
     pub processes: Option<Vec<ProcessMemory>>,
 }
 
+impl Usage {
+    /// Whether it says nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.device.is_none() && self.processes.as_ref().is_none_or(Vec::is_empty)
+    }
+}
+
 /// Bytes, but no finer than the driver counts: MiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceMemory {
@@ -17,14 +24,14 @@ pub struct DeviceMemory {
     pub total_bytes: u64,
 }
 
-/// What a process holds on one device.
+/// What a process holds on one device, or on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessMemory {
     pub pid: u32,
     pub bytes: u64,
 }
 
-/// Somebody who knows; [`crate::Dcmi`] outside of tests.
+/// Somebody who knows; outside of tests [`crate::Dcmi`] and [`crate::HostProcesses`].
 pub trait UsageSource {
     /// In ascending order.
     fn devices(&self) -> Vec<u32>;

@@ -2,10 +2,13 @@
  *
  *   device killed linked|local    fills a device and reports pools, marks and a step; ends by SIGKILL
  *   device absent                 calls the driver's and ACL's functions where there is no CANN
+ *   device usage DIRECTORY        uses memory of a device and of the host, each time until the usage logs in DIRECTORY say
+ *                                 so, and allocates then: what the rows of these blocks must say is known
  *
  * `linked` uses the libraries it was linked with, as C++ programs do; `local` opens them out of everybody's sight, as
  * Python does. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdint.h>
@@ -13,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "../../../crates/memscope-preload/include/msmemscope.h"
 
 #define BLOCKS 10000
 #define FREED 100
@@ -118,6 +122,95 @@ static void killed(void) {
     raise(SIGKILL);
 }
 
+/* Of docs/format.md. */
+struct usage { uint64_t time, device_used, device_total, process_used; uint32_t device, process; };
+
+/* The newest that a log in `directory` says of this process on `device`; -1 if nothing. */
+static int64_t logged(const char *directory, const char *prefix, uint32_t device) {
+    int64_t newest = -1;
+    DIR *entries = opendir(directory);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        if (strncmp(entry->d_name, prefix, strlen(prefix))) continue;
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+        FILE *log = fopen(path, "r");
+        struct usage usage;
+        for (int header = fseek(log, 24, SEEK_SET); !header && fread(&usage, sizeof usage, 1, log) == 1;) {
+            if (usage.device == device && usage.process == (uint32_t)getpid()) newest = usage.process_used;
+        }
+        fclose(log);
+    }
+    if (entries) closedir(entries);
+    return newest;
+}
+
+static void wait_until_logged(const char *directory, const char *prefix, uint32_t device, int64_t least, int64_t most) {
+    enum { PAUSE_US = 5000, LONGEST_S = 60 };
+    for (int pauses = 0; pauses < LONGEST_S * 1000000 / PAUSE_US; pauses++) {
+        int64_t found = logged(directory, prefix, device);
+        if (found >= least && found <= most) return;
+        usleep(PAUSE_US);
+    }
+    fprintf(stderr, "%s of device %u: %ld instead of %ld\n", prefix, device, (long)logged(directory, prefix, device), (long)least);
+    exit(1);
+}
+
+static long status_bytes(const char *field) {
+    FILE *status = fopen("/proc/self/status", "r");
+    char line[256];
+    long found = -1;
+    while (fgets(line, sizeof line, status)) {
+        if (!strncmp(line, field, strlen(field))) found = atol(line + strlen(field)) * 1024;
+    }
+    fclose(status);
+    return found;
+}
+
+static void use(const char *directory) {
+    const uint32_t device = 1, host = 10000, pinned_flag = 0x10000000;
+    const int64_t large = 32 << 20, page = 4096;
+    const char *of_devices = ".msmemscope_usage_", *of_host = ".msmemscope_host_usage_";
+    const struct msmemscope_api *(*get)(void) = function(RTLD_DEFAULT, "msmemscope_api");
+    const struct msmemscope_api *recorder = get();
+    if (recorder->size < sizeof *recorder) fail("the size of the table", recorder->size);
+    int (*init)(const char *) = function(acl_library, "aclInit");
+    int (*set_device)(int32_t) = function(acl_library, "aclrtSetDevice");
+    int (*allocate)(void **, size_t, int) = function(acl_library, "aclrtMallocAlign32");
+    int (*release)(void *) = function(acl_library, "aclrtFree");
+    int (*allocate_host)(void **, size_t) = function(acl_library, "aclrtMallocHost");
+    int (*release_host)(void *) = function(acl_library, "aclrtFreeHost");
+    int (*register_host)(void *, uint64_t, uint32_t) = function(acl_library, "aclrtHostRegisterV2");
+    int (*unregister_host)(void *) = function(acl_library, "aclrtHostUnregister");
+
+    int answer;
+    void *block, *probes[2], *pinned, *refused;
+    if ((answer = init(NULL))) fail("aclInit", answer);
+    if ((answer = set_device(device))) fail("aclrtSetDevice", answer);
+    if ((answer = allocate(&block, large, 0))) fail("aclrtMallocAlign32", answer);
+    wait_until_logged(directory, of_devices, device, large, large);
+    if ((answer = allocate(&probes[0], page, 0))) fail("aclrtMallocAlign32", answer);
+    recorder->start();
+    recorder->snapshot("half way", -1);
+    if ((answer = release(block))) fail("aclrtFree", answer);
+    wait_until_logged(directory, of_devices, device, page, page);
+    if ((answer = allocate(&probes[1], page, 0))) fail("aclrtMallocAlign32", answer);
+
+    size_t touched = 64 << 20;
+    char *memory = malloc(touched);
+    memset(memory, 1, touched);
+    wait_until_logged(directory, of_host, host, touched, INT64_MAX);
+    if ((answer = allocate_host(&pinned, 2 * page))) fail("aclrtMallocHost", answer);
+    if ((answer = register_host(memory, page, pinned_flag))) fail("aclrtHostRegisterV2", answer);
+    if ((answer = register_host(memory + page, page, 0))) fail("aclrtHostRegisterV2", answer);
+    if ((answer = unregister_host(memory + page))) fail("aclrtHostUnregister", answer);
+    if ((answer = unregister_host(memory))) fail("aclrtHostUnregister", answer);
+    if ((answer = release_host(pinned))) fail("aclrtFreeHost", answer);
+    if (!allocate(&refused, (size_t)1 << 40, 0)) fail("refusing a terabyte", 0);
+    printf("{\"probes\": [\"%p\", \"%p\"], \"used\": [%ld, %ld], \"pinned\": \"%p\", \"registered\": \"%p\", "
+           "\"touched\": %zu, \"peak\": %ld}\n", probes[0], probes[1], (long)large, (long)page, pinned, (void *)memory, touched,
+           status_bytes("VmHWM:"));
+}
+
 static void absent(void) {
     const char *names[] = {"halMemAlloc", "halMemFree", "halMemCreate", "halMemRelease", "aclInit", "aclFinalize",
                            "aclrtSetDevice", "aclrtHostRegisterV2", "aclrtHostUnregister"};
@@ -134,7 +227,10 @@ static void absent(void) {
 
 int main(int count, char **arguments) {
     if (count == 2 && !strcmp(arguments[1], "absent")) return absent(), 0;
-    if (count != 3 || strcmp(arguments[1], "killed")) return fprintf(stderr, "killed linked|local, or absent\n"), 2;
+    if (count == 3 && !strcmp(arguments[1], "usage")) return use(arguments[2]), 0;
+    if (count != 3 || strcmp(arguments[1], "killed")) {
+        return fprintf(stderr, "killed linked|local, usage DIRECTORY, or absent\n"), 2;
+    }
     if (!strcmp(arguments[2], "local")) {
         acl_library = open_locally("libascendcl.so");
         mstx_library = open_locally("libms_tools_ext.so");

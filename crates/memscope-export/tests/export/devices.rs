@@ -2,6 +2,7 @@
 use crate::insight;
 use crate::recording::{Cells, Recording, attribute, csv_rows, db_rows};
 use memscope_export::{Brand, DumpEvents, Format, SampledUsage};
+use memscope_model::Device;
 use memscope_model::testing::{HOST_DEVICE, Space, SpoolBuilder, SystemKind};
 use std::fs;
 
@@ -46,9 +47,10 @@ fn the_csv_of_a_device_is_this_text() {
 10,FREE,PTA,N/A,1700000000000000014,31,32,0,0x000012c041400200,"{allocation_id:4,addr:0x000012c041400200,size:1536,used:0,total:20971520}",,
 11,MSTX,Range_end,"step start",1700000000000000015,31,32,0,N/A,,,
 12,SYSTEM,STEP,1,1700000000000000016,31,32,0,N/A,,,
-13,OOM_DETAIL,OOM_TRIGGER,OOM_Trigger,1700000000000000017,31,32,0,N/A,"{func:halMemAlloc,req_size:1099511627776,flag:1027}",,"[0x7f01]"
-14,FREE,HAL,N/A,1700000000000000018,31,32,0,0x000012c041400000,"{allocation_id:1,addr:0x000012c041400000,size:2097152,used:20971520}",,
-15,SYSTEM,ACL_FINI,N/A,1700000000000000019,31,32,N/A,N/A,,,
+13,SNAPSHOT,SNAPSHOT,OOM_Snapshot,1700000000000000017,31,32,0,N/A,"{reserved:20971520,max_reserved:20971520,allocated:0,max_allocated:1536,reserved_rate:0.000000}",,"[0x7f01]"
+14,OOM_DETAIL,OOM_TRIGGER,OOM_Trigger,1700000000000000018,31,32,0,N/A,"{func:halMemAlloc,req_size:1099511627776,flag:1027}",,"[0x7f01]"
+15,FREE,HAL,N/A,1700000000000000019,31,32,0,0x000012c041400000,"{allocation_id:1,addr:0x000012c041400000,size:2097152,used:20971520}",,
+16,SYSTEM,ACL_FINI,N/A,1700000000000000020,31,32,N/A,N/A,,,
 "#;
     assert_eq!(fs::read_to_string(recording.device_dump("0", CSV)).unwrap(), expected);
     let host = fs::read_to_string(recording.dump(CSV)).unwrap();
@@ -59,7 +61,7 @@ fn the_csv_of_a_device_is_this_text() {
             "0,SYSTEM,ACL_INIT,N/A,1700000000000000001,31,32,N/A,N/A,,,",
             "3,MALLOC,HOST,N/A,1700000000000000005,31,32,cpu,0x00007f0000000000,\
              \"{allocation_id:3,addr:0x00007f0000000000,size:4096,pinned:true,used:4096}\",,",
-            "15,SYSTEM,ACL_FINI,N/A,1700000000000000019,31,32,N/A,N/A,,,",
+            "16,SYSTEM,ACL_FINI,N/A,1700000000000000020,31,32,N/A,N/A,,,",
         ]
     );
 }
@@ -84,7 +86,7 @@ fn marks_become_rows_whatever_memory_events_were_asked_for() {
     let (exported, seen) = recording.try_export(Format::Csv, Brand::MsMemScope, DumpEvents::NONE).unwrap();
     let rows = csv_rows(&recording.device_dump("0", CSV));
     assert!(rows[1..].iter().all(|row| row[1] != "MALLOC" && row[1] != "FREE"));
-    assert_eq!((rows.len() - 1, exported.rows, seen.len()), (7, 7, 9));
+    assert_eq!((rows.len() - 1, exported.rows, seen.len()), (8, 8, 9));
 }
 
 fn brief(rows: &[Cells]) -> Vec<String> {
@@ -170,8 +172,15 @@ fn sampled_usage_stands_behind_the_books_in_rows_of_device_memory_only() {
     // Samples begin between the first two rows of device memory; the process is not listed until later.
     recording.usage = Some(Box::new(|device, time_ns| {
         let after = |nanosecond: u8| time_ns >= 1_700_000_000_000_000_000 + u64::from(nanosecond);
-        assert_eq!(device, 0);
-        SampledUsage { process_used: after(8).then_some(5000), device_used: after(4).then_some(7 << 20) }
+        match device {
+            Device::Npu(0) => SampledUsage {
+                process_used: after(8).then_some(5000),
+                device_used: after(4).then_some(7 << 20),
+                device_total: Some(16 << 20),
+            },
+            Device::Cpu => SampledUsage { process_used: Some(4321), ..SampledUsage::default() },
+            other => panic!("{other}"),
+        }
     }));
     recording.export(Format::Csv);
     let rows = csv_rows(&recording.device_dump("0", CSV));
@@ -180,12 +189,62 @@ fn sampled_usage_stands_behind_the_books_in_rows_of_device_memory_only() {
     assert!(attributes("2").contains("used:23068672,device_used:7340032,owner:"), "{}", attributes("2"));
     let both = "process_used:5000,device_used:7340032";
     assert!(attributes("5").contains(&format!("total:20971520,{both},owner:PTA")), "{}", attributes("5"));
-    assert!(attributes("14").contains(&format!("used:20971520,{both}}}")), "{}", attributes("14"));
+    assert!(attributes("15").contains(&format!("used:20971520,{both}}}")), "{}", attributes("15"));
+    let snapshot = "reserved:20971520,max_reserved:20971520,allocated:0,max_allocated:1536,total:16777216,free:9437184,\
+                    device_rate:43.750000,reserved_rate:0.000000";
+    assert_eq!(attributes("13"), format!("{{{snapshot}}}"));
     let with_usage = rows.iter().filter(|row| row[9].contains("device_used")).count();
     let of_memory = rows.iter().filter(|row| row[1] == "MALLOC" || row[1] == "FREE").count();
     assert_eq!(with_usage, of_memory - 1);
-    assert!(csv_rows(&recording.dump(CSV)).iter().all(|row| !row[9].contains("device_used")));
+    let host_rows = csv_rows(&recording.dump(CSV));
+    let pinned = host_rows.iter().filter(|row| row[9].contains("pinned:true"));
+    assert!(pinned.clone().count() > 0 && pinned.clone().all(|row| row[9].contains("process_used:4321")));
+    assert_eq!(host_rows.iter().filter(|row| row[9].contains("process_used")).count(), pinned.count());
+    assert!(host_rows.iter().all(|row| !row[9].contains("device_used")));
     recording.export(Format::Db);
     let rows = db_rows(&recording.device_dump("0", DB), "memscope_dump");
     assert!(rows.iter().any(|row| row[9].contains(both)));
+}
+
+#[test]
+fn where_tracing_begins_each_file_says_how_much_of_its_own_device_is_free() {
+    let mut recording = Recording::new(|spool| {
+        spool.config("c=0;py=0;cpu=1;npu=ffffffff;dump=3;mode=1;dir=/tmp");
+        let lane = spool.lane(32);
+        spool.device_alloc(lane, 1, Space::Driver, 1, 0x1000, 4096, 0, 0).alloc(lane, 2, 0x5000, 100, 0);
+        spool.system(lane, 3, SystemKind::StartTrace, 0);
+        spool.device_alloc(lane, 4, Space::Driver, 2, 0x2000, 4096, 0, 0);
+        spool.device_alloc(lane, 5, Space::Driver, 3, 0x3000, 4096, 0, 0);
+    });
+    recording.usage = Some(Box::new(|device, _| match device {
+        Device::Npu(3) => SampledUsage { device_used: Some(1), ..SampledUsage::default() },
+        Device::Npu(number) => SampledUsage {
+            device_used: Some(u64::from(number) * 10),
+            device_total: Some(100),
+            ..SampledUsage::default()
+        },
+        _ => SampledUsage::default(),
+    }));
+    recording.export(Format::Csv);
+    let begins = |device: &str| {
+        let rows = csv_rows(&recording.device_dump(device, CSV));
+        rows.iter().find(|row| row[2] == "START_TRACE").map(|row| row[9].clone()).unwrap()
+    };
+    assert_eq!(["1", "2", "3", "cpu"].map(begins), ["{free:90,total:100}", "{free:80,total:100}", "", ""]);
+}
+
+#[test]
+fn a_snapshot_the_program_asks_for_has_its_name_also_outside_the_traced_time() {
+    let recording = Recording::new(|spool| {
+        spool.config("c=0;py=0;cpu=0;npu=ffffffff;dump=3;mode=1;dir=/tmp");
+        let lane = spool.lane(32);
+        spool.region(lane, 1, Space::PtaCaching, 0, 0x1000, 300).pool_total(lane, 2, Space::PtaCaching, 0, 400);
+        spool.snapshot(lane, 3, 0, "load, weights");
+    });
+    recording.export(Format::Csv);
+    let rows = csv_rows(&recording.device_dump("0", CSV));
+    let attributes = "{reserved:400,max_reserved:400,allocated:300,max_allocated:300,reserved_rate:75.000000}";
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[1][1..4], ["SNAPSHOT", "SNAPSHOT", "load, weights"]);
+    assert_eq!((rows[1][7].as_str(), rows[1][9].as_str()), ("0", attributes));
 }

@@ -88,6 +88,7 @@ impl LaneCursor {
                         define(Definition::Text { id: self.texts, text });
                         let kind = match kind {
                             EventKind::RangeStart { id, .. } => EventKind::RangeStart { id, text: self.texts },
+                            EventKind::Snapshot { device, .. } => EventKind::Snapshot { device, text: self.texts },
                             _ => EventKind::Mark { text: self.texts },
                         };
                         return Ok(Some(Event { ticks, thread: self.thread, stack: StackRef::NONE, kind }));

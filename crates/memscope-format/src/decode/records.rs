@@ -77,6 +77,11 @@ pub enum EventKind {
     RangeEnd {
         id: u64,
     },
+    /// The program asked what the memory of a device is; the text as in a mark is the name it gave.
+    Snapshot {
+        device: u32,
+        text: u32,
+    },
 }
 
 /// Something later records of the same lane refer to.
@@ -292,6 +297,10 @@ fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) ->
         }
         extended::RANGE_END => {
             Record::Event { stack: StackRef::NONE, kind: EventKind::RangeEnd { id: fields.varint()? } }
+        }
+        extended::SNAPSHOT => {
+            let device = fields.small()?;
+            Record::TextEvent { text: fields.text()?, kind: EventKind::Snapshot { device, text: 0 } }
         }
         _ => Record::Unknown,
     })

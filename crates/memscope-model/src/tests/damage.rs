@@ -1,7 +1,6 @@
-use super::properties::{build, steps};
-use super::{check_books, replay_directory};
-use crate::Process;
+use super::{check_books, devices, properties, replay_directory};
 use crate::testing::SpoolBuilder;
+use crate::{Process, Stacks, TraceEvent};
 use memscope_format::layout::{EVENTS_FILE, PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOWS_FILE};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -50,35 +49,16 @@ proptest! {
 
     #[test]
     fn harmed_files_end_in_an_error_or_in_books_that_agree(
-        steps in steps(120), harms in proptest::collection::vec(harm(), 1..5),
+        steps in properties::steps(120), harms in proptest::collection::vec(harm(), 1..5),
     ) {
-        let directory = tempfile::tempdir().unwrap();
-        build(&steps).write(directory.path()).unwrap();
-        for (to_windows, harm) in harms {
-            let (file, reach) = if to_windows {
-                // The first window and what it holds: the rest is mostly zeros.
-                (WINDOWS_FILE, PROCESS_HEADER_SIZE + WINDOW_HEADER_SIZE + 600)
-            } else {
-                (EVENTS_FILE, usize::MAX)
-            };
-            let path = directory.path().join("spool").join(file);
-            let Ok(mut bytes) = fs::read(&path) else { continue };
-            harm.apply(&mut bytes, reach);
-            fs::write(&path, bytes).unwrap();
-        }
-        let Ok(mut process) = Process::open(directory.path()) else { return Ok(()) };
-        let mut events = Vec::new();
-        let outcome = process.replay(
-            &mut |event, stacks| {
-                walk_frames(event.stack, stacks);
-                events.push(*event);
-                ControlFlow::Continue(())
-            },
-            &mut |_| {},
-        );
-        if let Ok(outcome) = outcome {
-            check_books(&events, &outcome);
-        }
+        replay_harmed(&mut properties::build(&steps), &harms);
+    }
+
+    #[test]
+    fn harmed_records_of_devices_end_in_an_error_or_in_books_that_agree(
+        steps in devices::steps(), harms in proptest::collection::vec(harm(), 1..5),
+    ) {
+        replay_harmed(&mut devices::build(&steps), &harms);
     }
 
     #[test]
@@ -116,6 +96,40 @@ proptest! {
         let seen: BTreeSet<u64> = events.iter().map(|event| event.address).collect();
         prop_assert_eq!(seen, expected);
         prop_assert_eq!(outcome.damage.len(), 1);
+    }
+}
+
+/// Replays what is left of a spool after its files were harmed.
+fn replay_harmed(spool: &mut SpoolBuilder, harms: &[(bool, Harm)]) {
+    let directory = tempfile::tempdir().unwrap();
+    spool.write(directory.path()).unwrap();
+    for (to_windows, harm) in harms {
+        let (file, reach) = if *to_windows {
+            // The first window and what it holds: the rest is mostly zeros.
+            (WINDOWS_FILE, PROCESS_HEADER_SIZE + WINDOW_HEADER_SIZE + 600)
+        } else {
+            (EVENTS_FILE, usize::MAX)
+        };
+        let path = directory.path().join("spool").join(file);
+        let Ok(mut bytes) = fs::read(&path) else { continue };
+        harm.apply(&mut bytes, reach);
+        fs::write(&path, bytes).unwrap();
+    }
+    let Ok(mut process) = Process::open(directory.path()) else { return };
+    let mut events = Vec::new();
+    let mut visit = |event: TraceEvent<'_>, stacks: &Stacks| {
+        match event {
+            TraceEvent::Memory(event) => {
+                walk_frames(event.stack, stacks);
+                events.push(*event);
+            }
+            TraceEvent::Alive(event) => walk_frames(event.stack, stacks),
+            TraceEvent::Note(note) => walk_frames(note.stack, stacks),
+        }
+        ControlFlow::Continue(())
+    };
+    if let Ok(outcome) = process.trace(&mut visit, &mut |_| {}) {
+        check_books(&events, &outcome);
     }
 }
 

@@ -159,17 +159,56 @@ fn a_region_at_a_live_address_ends_the_old_one_even_on_another_device() {
 }
 
 #[test]
-fn a_free_nobody_can_match_is_of_the_only_device_that_has_the_pool() {
+fn a_free_nobody_can_match_is_counted_and_belongs_to_no_device() {
     let mut spool = SpoolBuilder::new();
     let lane = spool.lane(1);
     spool.device_free(lane, 1, Space::MindSpore, 0x99, 0).region(lane, 2, Space::MindSpore, 2, 0x10, 100);
-    spool.device_free(lane, 3, Space::MindSpore, 0x99, 0).region(lane, 4, Space::MindSpore, 3, 0x20, 1);
-    spool.device_free(lane, 5, Space::MindSpore, 0x99, 0);
-    let (events, outcome) = replay(&mut record(&mut spool).process);
-    let frees: Vec<_> =
-        events.iter().filter(|event| event.action == Free).map(|event| (event.device, event.used)).collect();
-    assert_eq!(frees, [(Device::Unknown, 0), (Device::Npu(2), 100), (Device::Unknown, 0)]);
+    spool.device_free(lane, 3, Space::MindSpore, 0x99, 0).device_free(lane, 4, Space::Driver, 0x99, 0);
+    let (told, outcome) = briefs(&mut spool);
+    assert_eq!(told, [(Malloc, Device::Npu(2), Pool::MindSpore, 100, 100, None)]);
     assert_eq!(outcome.unmatched_frees, 3);
+    assert_eq!(outcome.pools.iter().map(|usage| usage.device).collect::<Vec<_>>(), [Device::Npu(2)]);
+}
+
+#[test]
+fn host_memory_that_was_registered_but_not_pinned_is_not_ours_to_miss() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(1);
+    spool.device_alloc(lane, 1, Space::Registered, HOST_DEVICE, 0x1000, 20, 0, 0);
+    spool.device_free(lane, 2, Space::Registered, 0x2000, 0).device_free(lane, 3, Space::Registered, 0x1000, 0);
+    let (told, outcome) = briefs(&mut spool);
+    assert_eq!(
+        told,
+        [(Malloc, Device::Cpu, Pool::Pinned, 20, 20, None), (Free, Device::Cpu, Pool::Pinned, 20, 0, None)]
+    );
+    assert_eq!((outcome.unmatched_frees, outcome.frees), (0, 1));
+}
+
+#[test]
+fn a_snapshot_tells_the_frameworks_pool_or_else_the_drivers_memory_of_its_device() {
+    let mut spool = SpoolBuilder::new();
+    let (lane, other) = (spool.lane(1), spool.lane(2));
+    spool.visible_devices(lane, "4,5").system(lane, 1, SystemKind::SetDevice, 0);
+    spool.device_alloc(lane, 2, Space::Driver, 4, 0x1000, 1000, 0, 0);
+    spool.device_alloc(lane, 3, Space::Driver, 4, 0x2000, 500, 0, 0).device_free(lane, 4, Space::Driver, 0x2000, 0);
+    spool.snapshot(lane, 5, UNKNOWN_DEVICE, "driver");
+    spool.pool_total(lane, 6, Space::PtaCaching, 0, 900).region(lane, 7, Space::PtaCaching, 0, 0x1000, 300);
+    spool.region(lane, 8, Space::PtaCaching, 0, 0x1200, 200).device_free(lane, 9, Space::PtaCaching, 0x1000, 0);
+    spool.pool_total(lane, 10, Space::PtaCaching, 0, 600).snapshot(lane, 11, UNKNOWN_DEVICE, "pool");
+    spool.snapshot(other, 12, 1, "empty").system(other, 13, SystemKind::SetDevice, 1);
+    spool.snapshot(other, 14, 0, "by number");
+    let told = notes(&mut record(&mut spool).process);
+    let memory = |reserved: u64, max_reserved: u64, allocated: u64, max_allocated: u64| {
+        format!("{:?}", crate::SnapshotMemory { reserved, max_reserved, allocated, max_allocated })
+    };
+    let pool = memory(600, 900, 200, 500);
+    let expected = [
+        format!("5 4 Snapshot {{ name: \"driver\", memory: {} }} true", memory(1000, 1500, 1000, 1500)),
+        format!("11 4 Snapshot {{ name: \"pool\", memory: {pool} }} true"),
+        format!("12 5 Snapshot {{ name: \"empty\", memory: {} }} true", memory(0, 0, 0, 0)),
+        format!("14 4 Snapshot {{ name: \"by number\", memory: {pool} }} true"),
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]
@@ -224,7 +263,10 @@ fn refused_memory_is_told_with_what_the_driver_had_given() {
     assert_eq!((refused.call, refused.call.name()), (RefusedCall::MemCreate, "halMemCreate"));
     assert_ne!(refused.stack, crate::StackId::NONE);
     assert_eq!(outcome.refusals, 1);
-    assert_eq!(notes(&mut recorded.process).len(), 1);
+    let told = notes(&mut recorded.process);
+    assert_eq!(told.len(), 2);
+    assert!(told[0].contains("Snapshot { name: \"OOM_Snapshot\"") && told[0].contains("allocated: 100"), "{told:?}");
+    assert!(told[1].contains("OutOfMemory"), "{told:?}");
 }
 
 #[test]
@@ -294,15 +336,18 @@ fn a_visitor_may_break_off_at_any_event() {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(super) enum Step {
     Alloc { space: usize, device: u32, slot: u64, size: u64 },
     Free { space: usize, slot: u64 },
     Total { space: usize, device: u32, total: u64 },
     Mark,
+    Refusal { device: u32 },
+    Snapshot { device: u32 },
     EndBlock,
 }
 
-fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
+/// Lane, ticks since the step before, step.
+pub(super) fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
     let device = prop_oneof![0u32..3, Just(HOST_DEVICE)];
     let step = prop_oneof![
         6 => (0..7usize, device, 0u64..8, 0u64..1 << 40)
@@ -311,9 +356,41 @@ fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
         4 => (3..7usize, 0u32..3, 0u64..1 << 40)
             .prop_map(|(space, device, total)| Step::Total { space, device, total }),
         1 => Just(Step::Mark),
+        1 => (0u32..3).prop_map(|device| Step::Refusal { device }),
+        1 => (0u32..3).prop_map(|device| Step::Snapshot { device }),
         1 => Just(Step::EndBlock),
     ];
     proptest::collection::vec((0..2usize, 0u64..1000, step), 0..200)
+}
+
+/// When each step happens.
+fn times(steps: &[(usize, u64, Step)]) -> Vec<u64> {
+    let mut ticks = 0;
+    let times = steps.iter().map(|(_, wait, _)| {
+        ticks += wait + 1;
+        ticks
+    });
+    times.collect()
+}
+
+pub(super) fn build(steps: &[(usize, u64, Step)]) -> SpoolBuilder {
+    let mut spool = SpoolBuilder::new();
+    let lanes = [spool.lane(1), spool.lane(2)];
+    for ((lane, _, step), ticks) in steps.iter().zip(times(steps)) {
+        let lane = lanes[*lane];
+        match *step {
+            Step::Alloc { space, device, slot, size } => {
+                spool.region(lane, ticks, Space::ALL[space], device, slot << 9, size)
+            }
+            Step::Free { space, slot } => spool.device_free(lane, ticks, Space::ALL[space], slot << 9, 0),
+            Step::Total { space, device, total } => spool.pool_total(lane, ticks, Space::ALL[space], device, total),
+            Step::Mark => spool.mark(lane, ticks, "m"),
+            Step::Refusal { device } => spool.out_of_memory(lane, ticks, Space::Driver, device, 1, 2, 0),
+            Step::Snapshot { device } => spool.snapshot(lane, ticks, device, "s"),
+            Step::EndBlock => spool.end_block(lane),
+        };
+    }
+    spool
 }
 
 proptest! {
@@ -322,33 +399,14 @@ proptest! {
     /// Sums by device and pool are checked by [`replay`]; here, that the totals are the newest ones told.
     #[test]
     fn books_of_devices_add_up(steps in steps()) {
-        let mut spool = SpoolBuilder::new();
-        let lanes = [spool.lane(1), spool.lane(2)];
-        let mut ticks = 0;
         let mut totals: BTreeMap<(Device, Pool), Vec<(u64, u64)>> = BTreeMap::new();
-        for (lane, wait, step) in &steps {
-            ticks += wait + 1;
-            let lane = lanes[*lane];
-            match *step {
-                Step::Alloc { space, device, slot, size } => {
-                    spool.region(lane, ticks, Space::ALL[space], device, slot << 9, size);
-                }
-                Step::Free { space, slot } => {
-                    spool.device_free(lane, ticks, Space::ALL[space], slot << 9, 0);
-                }
-                Step::Total { space, device, total } => {
-                    spool.pool_total(lane, ticks, Space::ALL[space], device, total);
-                    let device = Device::Npu(device as u16);
-                    totals.entry((device, Pool::of(Space::ALL[space], device))).or_default().push((ticks, total));
-                }
-                Step::Mark => {
-                    spool.mark(lane, ticks, "m");
-                }
-                Step::EndBlock => {
-                    spool.end_block(lane);
-                }
+        for ((_, _, step), ticks) in steps.iter().zip(times(&steps)) {
+            if let Step::Total { space, device, total } = *step {
+                let device = Device::Npu(device as u16);
+                totals.entry((device, Pool::of(Space::ALL[space], device))).or_default().push((ticks, total));
             }
         }
+        let mut spool = build(&steps);
         let mut recorded = record(&mut spool);
         let (events, outcome) = replay(&mut recorded.process);
         prop_assert!(outcome.damage.is_empty());
@@ -363,7 +421,12 @@ proptest! {
         for event in events.iter().filter(|event| event.pool != Pool::MindSpore) {
             prop_assert_eq!(event.reserved, last(event.device, event.pool, event.time_ns - EPOCH_NS));
         }
-        let marks = steps.iter().filter(|(_, _, step)| matches!(step, Step::Mark)).count();
-        prop_assert_eq!(notes(&mut recorded.process).len(), marks);
+        let expected = steps.iter().map(|(_, _, step)| match step {
+            Step::Mark | Step::Snapshot { .. } => 1,
+            // With a snapshot of its own.
+            Step::Refusal { .. } => 2,
+            _ => 0,
+        });
+        prop_assert_eq!(notes(&mut recorded.process).len(), expected.sum::<usize>());
     }
 }

@@ -97,7 +97,8 @@ fn check_books(events: &[MemoryEvent], outcome: &Outcome) {
     assert_eq!(outcome.events, events.len() as u64);
     assert_eq!(outcome.mallocs, count(|event| event.action == Action::Malloc));
     assert_eq!(outcome.frees, count(|event| event.action == Action::Free));
-    assert_eq!(outcome.unmatched_frees, count(|event| !event.matched));
+    // Those of devices give no event.
+    assert!(outcome.unmatched_frees >= count(|event| !event.matched));
     let replaced = |event: &MemoryEvent| {
         event.action == Action::Free
             && event.synthetic
@@ -120,10 +121,5 @@ fn check_books(events: &[MemoryEvent], outcome: &Outcome) {
         assert_eq!((usage.peak_bytes, usage.peak_time_ns), (sums.peak, sums.peak_time_ns));
         assert_eq!(usage.allocated_bytes - usage.freed_bytes, sums.used);
     }
-    // What is left had frees that nobody can place.
-    assert!(
-        pools.iter().all(|((device, _), sums)| *device == Device::Unknown && sums.peak == 0),
-        "{:?}",
-        outcome.pools
-    );
+    assert!(pools.is_empty(), "{:?}", outcome.pools);
 }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <unistd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -376,6 +377,18 @@ static void launch_fault(void) {
     }
 }
 
+static void gaps(void) {
+    begin(0);
+    char *blocks[3], *gap, *behind, *rest;
+    for (int i = 0; i < 3; i++) OK(aclrtMallocAlign32((void **)&blocks[i], 4096, 0));
+    OK(aclrtFree(blocks[0]));
+    OK(aclrtFree(blocks[1]));
+    OK(aclrtMallocAlign32((void **)&gap, 4096, 0));
+    OK(aclrtMallocAlign32((void **)&behind, 8192, 0));
+    OK(aclrtMallocAlign32((void **)&rest, 4096, 0));
+    printf("gap=%d\nbehind=%d\nrest=%d\n", gap == blocks[0], behind == blocks[2] + 4096, rest == blocks[1]);
+}
+
 static void management(void) {
     begin(1);
     void *block;
@@ -392,7 +405,9 @@ static void management(void) {
     printf("hbm_mib=%" PRIu64 "\nused_mib=%" PRIu64 "\n", hbm.size, hbm.used);
     int n = 0;
     OK(dcmi_get_npu_proc_mem_info(cards[1], 0, processes, &n));
-    printf("processes=%d\nprocess_bytes=%lu\n", n, processes[0].bytes);
+    unsigned long own = 0, others = 0;
+    for (int i = 0; i < n; i++) *(processes[i].pid == getpid() ? &own : &others) += processes[i].bytes;
+    printf("processes=%d\nprocess_bytes=%lu\nbytes_of_others=%lu\n", n, own, others);
     printf("no_such_card=%d\n", dcmi_get_device_hbm_info(99, 0, &hbm) != 0);
 }
 
@@ -432,7 +447,7 @@ static void interposed(void) {
 
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(void); } scenarios[] = {
-        {"memory", memory}, {"fill_up", fill_up}, {"faults", faults}, {"pinned", pinned},
+        {"memory", memory}, {"gaps", gaps}, {"fill_up", fill_up}, {"faults", faults}, {"pinned", pinned},
         {"virtual_memory", virtual_memory}, {"streams", streams}, {"devices", devices}, {"computing", computing},
         {"kernels", kernels}, {"live_log", live_log}, {"launch_fault", launch_fault}, {"management", management}, {"marks", marks},
         {"interposed", interposed},

@@ -56,6 +56,12 @@ fn device_memory_has_pages_a_margin_and_a_fixed_place() {
 }
 
 #[test]
+fn the_lowest_gap_that_is_large_enough_is_taken() {
+    let facts = scenario("gaps", "gaps").run();
+    assert_eq!((facts.get("gap"), facts.get("behind"), facts.get("rest")), ("1", "1", "1"));
+}
+
+#[test]
 fn two_runs_give_the_same_addresses() {
     assert_eq!(scenario("memory", "first").run(), scenario("memory", "second").run());
 }
@@ -209,6 +215,25 @@ fn device_management_knows_what_is_used() {
     assert_eq!(facts.number("processes"), 1);
     assert_eq!(facts.number("process_bytes"), 32 * MIB);
     assert_eq!(facts.get("no_such_card"), "1");
+}
+
+#[test]
+fn device_management_knows_the_other_processes_that_share_its_directory_and_are_alive() {
+    const USED_ON_DEVICES: [u64; 2] = [7 * MIB, 3 * MIB];
+    // Above every process number there can be.
+    const NOBODY: u32 = 1 << 30;
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shared");
+    std::fs::create_dir_all(&directory).unwrap();
+    let bytes: Vec<u8> = USED_ON_DEVICES.iter().flat_map(|used| used.to_le_bytes()).collect();
+    for process in [std::process::id(), NOBODY] {
+        std::fs::write(directory.join(process.to_string()), &bytes).unwrap();
+    }
+    let facts = scenario("management", "sharing")
+        .with("SIM_HBM_BYTES", "1G")
+        .with("SIM_STATE_DIR", directory.display().to_string())
+        .run();
+    assert_eq!((facts.number("processes"), facts.number("used_mib")), (2, 35));
+    assert_eq!((facts.number("process_bytes"), facts.number("bytes_of_others")), (32 * MIB, 3 * MIB));
 }
 
 #[test]

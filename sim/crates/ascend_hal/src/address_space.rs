@@ -21,17 +21,19 @@ pub(crate) struct Ranges {
     base: usize,
     end: usize,
     used: BTreeMap<usize, usize>,
+    /// Nothing below it is free; the end of a range in use, or the base.
+    full_below: usize,
 }
 
 impl Ranges {
     pub(crate) const fn new(base: usize, span: usize) -> Self {
-        Self { base, end: base + span, used: BTreeMap::new() }
+        Self { base, end: base + span, used: BTreeMap::new(), full_below: base }
     }
 
     /// Takes the lowest gap that holds `size` bytes at a multiple of `alignment` (a power of two).
     pub(crate) fn take(&mut self, size: usize, alignment: usize) -> Option<usize> {
-        let mut start = self.base.next_multiple_of(alignment);
-        for (&used, &length) in &self.used {
+        let mut start = self.full_below.next_multiple_of(alignment);
+        for (&used, &length) in self.used.range(self.full_below..) {
             if start.checked_add(size)? <= used {
                 break;
             }
@@ -41,12 +43,17 @@ impl Ranges {
             return None;
         }
         self.used.insert(start, size);
+        if start == self.full_below {
+            self.full_below = start + size;
+        }
         Some(start)
     }
 
     /// Gives a range back; its size, or `None` if no range starts there.
     pub(crate) fn release(&mut self, start: usize) -> Option<usize> {
-        self.used.remove(&start)
+        let size = self.used.remove(&start)?;
+        self.full_below = self.full_below.min(start);
+        Some(size)
     }
 
     /// The range that contains `address`, as (start, size).

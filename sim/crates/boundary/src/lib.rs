@@ -4,6 +4,7 @@
 //! promise of the C interface (an out parameter may be written, a text ends in NUL, …). A value is made only by the C caller
 //! passing an argument, so the promise is the caller's, and the one `unsafe` that relies on it sits next to its statement.
 
+pub mod board;
 mod fault;
 pub mod settings;
 

@@ -1,6 +1,6 @@
 //! `libdcmi.so`: what a machine's administrator asks about devices. One device per card.
 
-use sim_boundary::{Out, settings};
+use sim_boundary::{Out, board, settings};
 
 const NOT_FOUND: i32 = -8255;
 const NOT_READY: i32 = -8012;
@@ -22,6 +22,7 @@ pub struct HbmInformation {
 
 /// Memory a process holds on a device, in bytes.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct ProcessMemory {
     process: i32,
     bytes: u64,
@@ -33,11 +34,16 @@ fn device_count() -> i32 {
     count as i32
 }
 
-/// Used and total bytes; `None` if there is no such device.
-fn memory(card: i32, device: i32) -> Option<(u64, u64)> {
+/// What each process uses, and the bytes there are; `None` if there is no such device. Without a common place for the
+/// processes of the machine only this one is known.
+fn memory(card: i32, device: i32) -> Option<(Vec<(i32, u64)>, u64)> {
     let (mut used, mut capacity) = (0, 0);
-    let known = device == 0 && simHalMemoryInfo(u32::try_from(card).ok()?, &mut used, &mut capacity) == 0;
-    known.then_some((used, capacity))
+    let card = u32::try_from(card).ok()?;
+    if device != 0 || simHalMemoryInfo(card, &mut used, &mut capacity) != 0 {
+        return None;
+    }
+    let processes = board::read(card).unwrap_or_else(|| vec![(std::process::id() as i32, used)]);
+    Some((processes, capacity))
 }
 
 /// Must be called first.
@@ -71,8 +77,8 @@ pub extern "C" fn dcmi_get_device_logic_id(logic: Out<i32>, card: i32, device: i
 /// Memory of a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn dcmi_get_device_hbm_info(card: i32, device: i32, information: Out<HbmInformation>) -> i32 {
-    let Some((used, capacity)) = memory(card, device) else { return NOT_FOUND };
-    let used = used + settings::HBM_OTHER_BYTES.get();
+    let Some((processes, capacity)) = memory(card, device) else { return NOT_FOUND };
+    let used = processes.iter().map(|(_, bytes)| bytes).sum::<u64>() + settings::HBM_OTHER_BYTES.get();
     let percent = (used * 100).checked_div(capacity).unwrap_or(0);
     let answer = HbmInformation {
         size: capacity >> 20,
@@ -84,10 +90,15 @@ pub extern "C" fn dcmi_get_device_hbm_info(card: i32, device: i32, information: 
     if information.set(answer) { 0 } else { NOT_FOUND }
 }
 
-/// Memory of each process on a device: this process, as far as the simulation knows.
+/// Memory of each process on a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn dcmi_get_npu_proc_mem_info(card: i32, device: i32, list: Out<ProcessMemory>, count: Out<i32>) -> i32 {
-    let Some((bytes, _)) = memory(card, device) else { return NOT_FOUND };
-    let written = list.set(ProcessMemory { process: std::process::id() as i32, bytes }) && count.set(1);
-    if written { 0 } else { NOT_FOUND }
+    const MOST: usize = 64;
+    let Some((processes, _)) = memory(card, device) else { return NOT_FOUND };
+    let listed = processes.iter().take(MOST);
+    let written = listed
+        .clone()
+        .enumerate()
+        .all(|(index, &(process, bytes))| list.element(index).set(ProcessMemory { process, bytes }));
+    if written && count.set(listed.len() as i32) { 0 } else { NOT_FOUND }
 }
