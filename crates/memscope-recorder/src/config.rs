@@ -20,6 +20,8 @@ pub(crate) struct Config {
     /// Tracing begins with the program's own `start`.
     pub(crate) deferred: bool,
     pub(crate) wanted: Wanted,
+    /// Host memory is recorded too.
+    pub(crate) host: bool,
 }
 
 /// Which events besides those of memory the user asked for; memory's are always recorded, because later ones are
@@ -56,6 +58,7 @@ impl Config {
             size_cap: 0,
             deferred: false,
             wanted: Wanted::NOTHING,
+            host: false,
         }
     }
 
@@ -71,6 +74,7 @@ impl Config {
         config.python_depth = config.number(b"py").unwrap_or(0).clamp(0, 1000) as usize;
         config.deferred = config.number(b"mode") == Some(1);
         config.wanted = Wanted::from_bits(config.number(b"level").unwrap_or(0), config.number(b"events").unwrap_or(0));
+        config.host = config.number(b"cpu") == Some(1);
         config.size_cap = config.number(b"max").unwrap_or(0).max(0) as u64;
         Some(config)
     }

@@ -366,8 +366,7 @@ impl Lane {
         unsafe {
             let lane = lane.as_ptr();
             (*lane).writer.open(process, window, number, thread);
-            (*lane).stacks.c_depth = process::config().c_depth;
-            (*lane).stacks.python_depth = process::config().python_depth;
+            (*lane).stacks.configure(process::config());
             (*lane).calibration_pause = FIRST_CALIBRATION_PAUSE;
             (*lane).writer.next_calibration = (*lane).writer.last.ticks + FIRST_CALIBRATION_PAUSE;
             (*lane).owner.store(thread, Release);

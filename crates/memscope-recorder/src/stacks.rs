@@ -1,4 +1,6 @@
 //! A lane's call stacks: C and Python, two numbers of one tree.
+use crate::config::Config;
+use crate::control;
 use crate::lane::Entry;
 use crate::process::{PYTHON_READ, PYTHON_UNKNOWN};
 use crate::writer::Writer;
@@ -10,9 +12,11 @@ use memscope_stack::tree::Tree;
 /// Zeroed memory is a lane that wants no stacks.
 #[repr(C)]
 pub(crate) struct Stacks {
-    pub(crate) c_depth: usize,
-    pub(crate) python_depth: usize,
+    c_depth: usize,
+    python_depth: usize,
+    /// As they were at the last capture.
     epoch: u32,
+    starts: u32,
     tree: Tree,
     c: CStack,
     python: PythonStack,
@@ -41,6 +45,13 @@ pub fn library_unloaded() {
 }
 
 impl Stacks {
+    pub(crate) fn configure(&mut self, config: &Config) {
+        (self.c_depth, self.python_depth) = (config.c_depth, config.python_depth);
+        if config.host {
+            self.python.expect_every_allocation();
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn wanted(&self) -> bool {
         self.c_depth | self.python_depth != 0
@@ -55,6 +66,11 @@ impl Stacks {
         if epoch != self.epoch {
             self.epoch = epoch;
             self.forget();
+        }
+        let starts = control::starts();
+        if starts != self.starts {
+            self.starts = starts;
+            self.python.distrust();
         }
         let mut stack = StackRef::NONE;
         if self.c_depth != 0 {
@@ -80,5 +96,6 @@ impl Stacks {
     /// Another thread has the lane: its stack lies elsewhere, but the tree, modules and code objects still hold.
     pub(crate) fn change_thread(&mut self) {
         self.c.change_thread();
+        self.python.distrust();
     }
 }

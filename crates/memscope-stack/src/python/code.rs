@@ -62,6 +62,17 @@ impl Fingerprint {
         }
     }
 
+    /// Whether the code object at `code` has the line table of this one. Other code at the same address has it too if its
+    /// table, made anew, came to the same place: mostly code compiled again from the same source.
+    ///
+    /// # Safety
+    /// As for [`Fingerprint::of`].
+    #[inline(always)]
+    pub(super) unsafe fn has_table_of(&self, layout: &Layout, code: usize) -> bool {
+        // SAFETY: the caller's, and the layout is that of this interpreter.
+        unsafe { load::<usize>(code, layout.code_line_table.into()) == self.line_table }
+    }
+
     /// Whether this is the fingerprint of the code object at `code`, with as few loads as will do.
     ///
     /// # Safety

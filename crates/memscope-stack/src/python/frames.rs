@@ -14,6 +14,13 @@
 //! has compared `depth` frames and is still in lockstep: below, the array may be out of date, but only there, and what
 //! is below `depth` is cut off by whoever reads the stack. When those frames come within `depth` again they are compared
 //! like all others.
+//!
+//! The fingerprint is what costs: six cache lines a frame that the program had no use for. Where the caller promises that
+//! every allocation of the thread is captured ([`PythonStack::expect_every_allocation`]), frames in lockstep are not asked
+//! for all of it but for the address of the line table. To be taken for what it was, a frame would have to be left, its
+//! code die, other code be made at the same address with a line table at the same address, and be entered from the same
+//! place and come to the same instruction, all without one allocation in between; compiling allocates. Frames that
+//! were not on the stack at the last capture are asked for the fingerprint in any case.
 use super::code::{CodeTable, Fingerprint, Scratch};
 use super::interpreter::{Interpreter, interpreter, is_plausible};
 use super::layout::{Layout, PYTHON_3_9, PYTHON_3_10, PYTHON_3_11, PYTHON_3_12};
@@ -58,6 +65,7 @@ pub struct PythonStack {
     /// The highest `length` so far: above it, memory was never touched.
     touched: usize,
     codes: CodeTable,
+    every_allocation_is_seen: bool,
 }
 
 /// How far a walk has come.
@@ -93,7 +101,18 @@ struct Walk {
 impl PythonStack {
     /// An empty stack; takes memory with the first Python frame.
     pub const fn new() -> PythonStack {
-        PythonStack { memory: None, length: 0, touched: 0, codes: CodeTable::new() }
+        PythonStack { memory: None, length: 0, touched: 0, codes: CodeTable::new(), every_allocation_is_seen: false }
+    }
+
+    /// From now on there is a capture for every allocation of the lane's thread. Where that was not so for a while, it must
+    /// [`PythonStack::distrust`] what it has.
+    pub fn expect_every_allocation(&mut self) {
+        self.every_allocation_is_seen = true;
+    }
+
+    /// Something may have happened since the last capture that none was made of.
+    pub fn distrust(&mut self) {
+        self.length = 0;
     }
 
     /// The node of the innermost Python frame, `NONE` if this thread runs no Python (or an unknown one). `depth`, 1 to
@@ -245,16 +264,17 @@ impl PythonStack {
         let Memory { remembered, walked, scratch } = memory;
         let mut stretch = Stretch { frame: trail.frame, python_frames: trail.python_frames, left: found + 1 };
         let layout = &interpreter.layout;
+        let trusting = self.every_allocation_is_seen;
         loop {
             // With the offsets as constants this takes half as many loads. Published layouts are no constants.
             // SAFETY: the caller's; `left` frames are remembered.
             unsafe {
                 match layout.version {
-                    0x0309 => compare(&PYTHON_3_9, remembered, &mut stretch, depth),
-                    0x030a => compare(&PYTHON_3_10, remembered, &mut stretch, depth),
-                    0x030b => compare(&PYTHON_3_11, remembered, &mut stretch, depth),
-                    0x030c => compare(&PYTHON_3_12, remembered, &mut stretch, depth),
-                    _ => compare(layout, remembered, &mut stretch, depth),
+                    0x0309 => compare(&PYTHON_3_9, remembered, &mut stretch, depth, trusting),
+                    0x030a => compare(&PYTHON_3_10, remembered, &mut stretch, depth, trusting),
+                    0x030b => compare(&PYTHON_3_11, remembered, &mut stretch, depth, trusting),
+                    0x030c => compare(&PYTHON_3_12, remembered, &mut stretch, depth, trusting),
+                    _ => compare(layout, remembered, &mut stretch, depth, trusting),
                 }
             }
             if stretch.python_frames >= depth {
@@ -377,16 +397,39 @@ impl Stretch {
 /// # Safety
 /// As for `capture_from`.
 #[inline(always)]
-unsafe fn compare(layout: &Layout, remembered: &[Remembered; CAPACITY], stretch: &mut Stretch, depth: usize) {
+unsafe fn compare(
+    layout: &Layout,
+    remembered: &[Remembered; CAPACITY],
+    stretch: &mut Stretch,
+    depth: usize,
+    trusting: bool,
+) {
     let entries = remembered.get(..stretch.left).unwrap_or_default();
     for entry in entries.iter().rev() {
         // SAFETY: a frame of the chain once it is the remembered one.
         unsafe {
-            if entry.frame != stretch.frame || stretch.python_frames >= depth || !is_unchanged(layout, entry) {
+            if entry.frame != stretch.frame || stretch.python_frames >= depth {
+                return;
+            }
+            if !(if trusting { seems_unchanged(layout, entry) } else { is_unchanged(layout, entry) }) {
                 return;
             }
             stretch.pass(layout, entry);
         }
+    }
+}
+
+/// Whether the frame of `entry` is where it was, in code at the address of the code it was in.
+///
+/// # Safety
+/// `entry.frame` must be a frame of the current thread.
+#[inline(always)]
+unsafe fn is_in_place(layout: &Layout, entry: &Remembered) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        let code = layout.code_of(entry.frame);
+        let elsewhere = (code ^ entry.code) | (layout.position_of(entry.frame) ^ entry.position);
+        elsewhere == 0 && code != 0
     }
 }
 
@@ -398,13 +441,18 @@ unsafe fn compare(layout: &Layout, remembered: &[Remembered; CAPACITY], stretch:
 unsafe fn is_unchanged(layout: &Layout, entry: &Remembered) -> bool {
     // SAFETY: the caller's. `code` was a code object when it was remembered and is what this frame runs now; the only
     // other things that frames call their code are None and the code of entry frames, which are never freed.
+    unsafe { is_in_place(layout, entry) && (entry.code_id == NO_CODE || entry.fingerprint.is_of(layout, entry.code)) }
+}
+
+/// The same, of a frame that was on the stack at the last capture, if every allocation is captured.
+///
+/// # Safety
+/// As for [`is_unchanged`].
+#[inline(always)]
+unsafe fn seems_unchanged(layout: &Layout, entry: &Remembered) -> bool {
+    // SAFETY: as in `is_unchanged`.
     unsafe {
-        let code = layout.code_of(entry.frame);
-        let elsewhere = (code ^ entry.code) | (layout.position_of(entry.frame) ^ entry.position);
-        if elsewhere != 0 || code == 0 {
-            return false;
-        }
-        entry.code_id == NO_CODE || entry.fingerprint.is_of(layout, code)
+        is_in_place(layout, entry) && (entry.code_id == NO_CODE || entry.fingerprint.has_table_of(layout, entry.code))
     }
 }
 

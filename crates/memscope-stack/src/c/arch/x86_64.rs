@@ -48,12 +48,11 @@ pub(in super::super) fn step(
             return (Step::Lost, Rule(row), frame);
         }
         let Some(return_address) = memory.read(slot) else { return (Step::Lost, Rule(row), frame) };
-        let mut fp = frame.fp;
-        if !row.keeps_fp() {
-            let word = cfa.wrapping_add_signed(row.saved_offset());
-            let Some(saved) = memory.read(word) else { return (Step::Lost, Rule(row), frame) };
-            fp = saved;
-        }
+        // Without a branch: which functions save it is nothing a processor could foresee.
+        let saves_fp = usize::from(row.keeps_fp()).wrapping_sub(1);
+        let word = slot.wrapping_add(row.saved_offset().wrapping_add(WORD as isize) as usize & saves_fp);
+        let Some(saved) = memory.read(word) else { return (Step::Lost, Rule(row), frame) };
+        let fp = frame.fp & !saves_fp | saved & saves_fp;
         return (Step::Outer, Rule(row), Frame { slot, return_address, sp: cfa, fp });
     }
     let mut unusual = frame;
