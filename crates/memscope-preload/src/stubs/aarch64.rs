@@ -1,4 +1,5 @@
-//! Entry stubs: functions that add a frame record's address, twice, to the arguments of their implementation.
+//! Entry stubs: functions that add a frame record's address and the caller's frame pointer to the arguments of their
+//! implementation.
 //!
 //! The return address is in a register on entry; the stub stores it with the caller's frame pointer, which makes it
 //! the first record of the chain the unwinder walks. Compiled into both preloaded libraries.
@@ -36,9 +37,9 @@ macro_rules! stub {
                 ".cfi_def_cfa_offset 16",
                 ".cfi_offset 29, -16",
                 ".cfi_offset 30, -8",
-                "mov x29, sp",
+                concat!("mov ", $frame, ", x29"),
                 concat!("mov ", $stack, ", sp"),
-                concat!("mov ", $frame, ", sp"),
+                "mov x29, sp",
                 "bl {implementation}",
                 "ldp x29, x30, [sp], #16",
                 ".cfi_def_cfa_offset 0",
