@@ -25,6 +25,12 @@ pub mod extended {
     pub const MARK: u8 = 33;
     pub const RANGE_START: u8 = 34;
     pub const RANGE_END: u8 = 35;
+    pub const LAUNCH: u8 = 64;
+    pub const TASK: u8 = 65;
+    pub const KERNEL_NAME: u8 = 66;
+    pub const STREAM_EXPANSION: u8 = 67;
+    pub const DEVICE_CLOCK: u8 = 68;
+    pub const EXECUTIONS: u8 = 69;
 }
 
 /// Who hands out device memory. Each has addresses of its own: the same number in two spaces is two blocks.
@@ -117,4 +123,29 @@ pub mod stack_reference {
     pub const SAME_AS_LAST: u32 = 1;
     /// Varint: node id plus one. Free: the varint `node id plus one` follows.
     pub const EXPLICIT: u32 = 2;
+}
+
+/// A line of a device's task log: a task began or ended. Numbers are as the device wrote them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Execution {
+    /// 0 where the device does not tell it.
+    pub stream: u16,
+    pub task: u32,
+    /// Which kind of unit carried it out: the six bits of the type in the log.
+    pub unit: u8,
+    pub end: bool,
+    /// The device's counter at that moment.
+    pub counter: u64,
+}
+
+/// Most lines in one record.
+pub const MOST_EXECUTIONS: usize = 512;
+
+/// The first byte of a line in a record of executions.
+pub mod execution {
+    pub const END: u8 = 1;
+    pub const UNIT_SHIFT: u32 = 1;
+    pub const UNIT_MASK: u8 = 0x3f;
+    /// Stream and task are those of the line before.
+    pub const SAME_TASK: u8 = 0x80;
 }

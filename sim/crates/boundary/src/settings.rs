@@ -19,6 +19,8 @@ pub static HCCL_BUFFER_BYTES: Number = Number::new("SIM_HCCL_BUFFER_BYTES", 0);
 pub static STREAM_EXPAND: Number = Number::new("SIM_STREAM_EXPAND", 0);
 /// Whether task tracks are reported only after a profiling start command.
 pub static PROFILING_NEEDS_COMMAND: Number = Number::new("SIM_PROFILING_NEEDS_COMMAND", 0);
+/// Whether another profiler holds the callbacks, so that registering fails.
+pub static PROFILING_TAKEN: Number = Number::new("SIM_PROFILING_TAKEN", 0);
 
 /// Whether every task is written to standard error.
 pub static TRACE: Number = Number::new("SIM_TRACE", 0);
