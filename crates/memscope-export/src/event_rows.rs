@@ -5,7 +5,9 @@ use crate::owners::owner;
 use crate::router::Router;
 use crate::rows::{Attribute, DeviceId, Event, EventType, Row, Value, key};
 use crate::stack_text::StackTexts;
-use memscope_model::{Action, Device, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, Selection, Stacks};
+use memscope_model::{
+    Action, Device, KernelPhase, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, Selection, Stacks,
+};
 
 /// The attributes of one row, gathered without a heap.
 struct Attributes<'a> {
@@ -147,6 +149,19 @@ pub(crate) fn write_note(
             attributes.push(key::REQUESTED_SIZE, Value::Integer(size));
             attributes.push(key::FLAG, Value::Integer(flag));
             (Event::OomDetail, EventType::OOM_TRIGGER, Some("OOM_Trigger"))
+        }
+        NoteKind::Kernel { phase, name, stream, task } => {
+            for (key, number) in [(key::STREAM, stream), (key::TASK, task)] {
+                if let Some(number) = number {
+                    attributes.push(key, Value::Integer(u64::from(number)));
+                }
+            }
+            let event_type = match phase {
+                KernelPhase::Launch => EventType::KERNEL_LAUNCH,
+                KernelPhase::ExecuteStart => EventType::KERNEL_EXECUTE_START,
+                KernelPhase::ExecuteEnd => EventType::KERNEL_EXECUTE_END,
+            };
+            (Event::KernelLaunch, event_type, name)
         }
         _ => return Ok(()),
     };

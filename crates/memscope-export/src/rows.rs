@@ -28,6 +28,7 @@ pub enum Event {
     System,
     Mstx,
     OomDetail,
+    KernelLaunch,
 }
 
 impl Event {
@@ -38,6 +39,7 @@ impl Event {
             Event::System => "SYSTEM",
             Event::Mstx => "MSTX",
             Event::OomDetail => "OOM_DETAIL",
+            Event::KernelLaunch => "KERNEL_LAUNCH",
         }
     }
 }
@@ -56,6 +58,9 @@ impl EventType {
     pub const RANGE_START: EventType = EventType("Range_start");
     pub const RANGE_END: EventType = EventType("Range_end");
     pub const OOM_TRIGGER: EventType = EventType("OOM_TRIGGER");
+    pub const KERNEL_LAUNCH: EventType = EventType("KERNEL_LAUNCH");
+    pub const KERNEL_EXECUTE_START: EventType = EventType("KERNEL_EXECUTE_START");
+    pub const KERNEL_EXECUTE_END: EventType = EventType("KERNEL_EXECUTE_END");
 
     pub fn of(pool: Pool) -> EventType {
         EventType(pool.event_type())
@@ -120,6 +125,8 @@ pub mod key {
     pub const FUNCTION: &str = "func";
     pub const REQUESTED_SIZE: &str = "req_size";
     pub const FLAG: &str = "flag";
+    pub const STREAM: &str = "streamId";
+    pub const TASK: &str = "taskId";
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -198,7 +198,7 @@ pub struct NoteEvent<'e> {
     pub id: u64,
     pub time_ns: u64,
     pub thread: u32,
-    /// Of marks and steps: the device the thread uses.
+    /// Of marks, steps and launches without a task: the device the thread uses.
     pub device: Device,
     pub stack: StackId,
     pub kind: NoteKind<'e>,
@@ -231,6 +231,20 @@ pub enum NoteKind<'e> {
         size: u64,
         flag: u64,
     },
+    /// A kernel was launched, or a device began or ended it, by the device's own clock.
+    Kernel {
+        phase: KernelPhase,
+        name: Option<&'e str>,
+        stream: Option<u32>,
+        task: Option<u32>,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum KernelPhase {
+    Launch,
+    ExecuteStart,
+    ExecuteEnd,
 }
 
 /// The driver's functions that can run out of memory.
