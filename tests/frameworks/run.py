@@ -17,12 +17,13 @@ import time
 import traceback
 
 import device_cases
+import kernel_cases
 import mindspore_cases
 import torch_cases
 from environments import REPOSITORY, Toolkit, Unavailable
 from recording import Failed
 
-QUICK = device_cases.CASES + torch_cases.CURRENT_CASES
+QUICK = device_cases.CASES + kernel_cases.CASES + torch_cases.CURRENT_CASES
 FURTHER = mindspore_cases.CASES + torch_cases.OLD_CASES
 SETS = {"quick": QUICK, "further": FURTHER, "all": QUICK + FURTHER}
 

@@ -63,8 +63,8 @@ pub(crate) struct Task {
 pub(crate) enum Execution {
     /// Of a task that was launched.
     Of(Task),
-    /// Of a task nobody saw launched.
-    Stray(TaskId),
+    /// Of a task nobody saw launched; `ended`: its end has come as well.
+    Stray { id: TaskId, ended: bool },
     /// Its launch may be dated a little later; or what it was about is settled.
     Nothing,
     /// The same, and it has to come again.
@@ -195,20 +195,19 @@ impl KernelBooks {
             self.waiting.insert(id, Waiting { number: line.number, ended: false });
             return Execution::Waits;
         }
-        Execution::Stray(id)
+        Execution::Stray { id, ended: false }
     }
 
     /// The launch did not come.
     fn give_up(&mut self, id: TaskId, line: &Line) -> Execution {
         match self.waiting.get(&id) {
-            Some(waiting) if waiting.number == line.number => Execution::Stray(id),
+            Some(Waiting { number, ended }) if *number == line.number => {
+                let ended = *ended;
+                self.waiting.remove(&id);
+                Execution::Stray { id, ended }
+            }
             _ => Execution::Nothing,
         }
-    }
-
-    /// After [`Execution::Stray`] of a line that waited: whether its end has come too.
-    pub(crate) fn stray_has_ended(&mut self, id: TaskId) -> bool {
-        self.waiting.remove(&id).is_some_and(|waiting| waiting.ended)
     }
 }
 
@@ -276,10 +275,14 @@ mod tests {
         let mut books = KernelBooks::default();
         assert_eq!(books.execute(&line(7, 1, 0), true), Execution::Waits);
         let id = TaskId { device: 0, stream: 7, task: 1 };
-        assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), Execution::Stray(id));
-        assert!(!books.stray_has_ended(id));
-        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), Execution::Stray(id));
-        assert_eq!(books.execute(&line(8, 1, 0), false), Execution::Stray(TaskId { stream: 8, ..id }));
+        let stray = |id, ended| Execution::Stray { id, ended };
+        assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), stray(id, false));
+        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), stray(id, false));
+        assert_eq!(books.execute(&line(8, 1, 0), false), stray(TaskId { stream: 8, ..id }, false));
+        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::Waits);
+        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), Execution::Nothing);
+        assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), stray(id, true));
+        assert!(books.waiting.is_empty());
     }
 
     #[test]

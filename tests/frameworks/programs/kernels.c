@@ -1,6 +1,6 @@
 /* Launches kernels through all ten launch functions and prints what it did as one line of JSON.
  *
- *   kernels run global|local THREADS LAUNCHES [finalize|twice] [fork] [copies] [device1]
+ *   kernels run global|local THREADS LAUNCHES [finalize|twice|killed] [fork] [copies] [device1]
  *   kernels timing LAUNCHES FUNCTION
  *   kernels absent
  *
@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,9 +107,12 @@ static void prepare(int how) {
     int (*set_device)(int32_t) = function(acl, "aclrtSetDevice");
     int (*register_stub)(void *, const void *, const char *, const void *, uint32_t) = function(runtime, "rtFunctionRegister");
     int (*by_name)(void *, const char *, void **) = function(runtime, "rtBinaryGetFunctionByName");
+    int (*allocate)(void **, size_t, int) = function(acl, "aclrtMallocAlign32");
     int answer;
+    void *block;
     if ((answer = init(NULL))) fail("aclInit", answer);
     if ((answer = set_device(device))) fail("aclrtSetDevice", answer);
+    if ((answer = allocate(&block, 4096, 0))) fail("aclrtMallocAlign32", answer);
     for (int i = 0; i < FUNCTIONS; i++) {
         char name[16];
         snprintf(name, sizeof name, "k_%d", i);
@@ -133,11 +137,12 @@ static void finalize(void) {
 }
 
 static int run(int count, char **arguments) {
-    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0;
+    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0, killed = 0;
     launches = atol(arguments[4]);
     for (int i = 5; i < count; i++) {
         if (!strcmp(arguments[i], "finalize")) ending = 1;
         else if (!strcmp(arguments[i], "twice")) twice = ending = 1;
+        else if (!strcmp(arguments[i], "killed")) killed = 1;
         else if (!strcmp(arguments[i], "fork")) forking = 1;
         else if (!strcmp(arguments[i], "copies")) with_copies = 1;
         else if (!strcmp(arguments[i], "device1")) device = 1;
@@ -164,6 +169,7 @@ static int run(int count, char **arguments) {
     printf("{\"threads\": %d, \"launches\": %ld, \"ns\": %.1f}\n", threads, launches * threads * (twice ? 2 : 1),
            took * 1e9 / (launches * threads));
     fflush(stdout);
+    if (killed) raise(SIGKILL);
     return 0;
 }
 

@@ -93,11 +93,11 @@ impl Replay<'_> {
             pending.lane.take(index);
             return Ok(self.enter_task(now, TaskId::reported(device, stream, task), name, visit));
         }
-        self.kernels.counts.launches += 1;
-        self.kernels.counts.launches_without_task += 1;
         let chosen = self.delivery.gate.is_open();
         Ok(match self.delivery.gate.devices.of_mark(self.thread_devices.of(now.thread)) {
             Some(device) => {
+                self.kernels.counts.launches += 1;
+                self.kernels.counts.launches_without_task += 1;
                 self.tell_kernel(now, KernelPhase::Launch, Kernel { device, name: 0, id: None, chosen }, visit)
             }
             None => ControlFlow::Continue(()),
@@ -108,12 +108,13 @@ impl Replay<'_> {
     pub(super) fn enter_task(&mut self, now: Moment, id: TaskId, name: u64, visit: Visit<'_>) -> ControlFlow<()> {
         let chosen = self.delivery.gate.is_open();
         let seen = self.kernels.launch(id, name, now.thread, chosen);
-        if name == 0 {
+        let device = self.driver_device(id.device);
+        if name == 0 || !self.delivery.gate.devices.contains(device) {
             return ControlFlow::Continue(());
         }
         self.kernels.counts.launches += 1;
         self.kernels.counts.launches_without_name += u64::from(self.kernels.name(name).is_none());
-        let kernel = Kernel { device: self.driver_device(id.device), name, id: Some(id), chosen };
+        let kernel = Kernel { device, name, id: Some(id), chosen };
         self.tell_kernel(now, KernelPhase::Launch, kernel, visit)?;
         if let Some((_, ended)) = seen {
             self.tell_kernel(now, KernelPhase::ExecuteStart, kernel, visit)?;
@@ -153,6 +154,8 @@ impl Replay<'_> {
         let patient = !self.spool.process().profiling_taken();
         let time_ns = self.timeline.epoch_ns(line.ticks);
         let phase = if line.end { KernelPhase::ExecuteEnd } else { KernelPhase::ExecuteStart };
+        let device = self.driver_device(line.device);
+        let asked_for = self.delivery.gate.devices.contains(device);
         let at = |thread| Moment { time_ns, thread, stack: crate::StackId::NONE };
         match self.kernels.execute(&line, patient) {
             Execution::Nothing => ControlFlow::Continue(()),
@@ -162,17 +165,18 @@ impl Replay<'_> {
             }
             // A copy, or something else that is no kernel.
             Execution::Of(Task { name: 0, .. }) => ControlFlow::Continue(()),
+            _ if !asked_for => ControlFlow::Continue(()),
             Execution::Of(Task { id, name, thread, chosen, .. }) => {
                 self.kernels.counts.executions += u64::from(line.end);
-                let kernel = Kernel { device: self.driver_device(id.device), name, id: Some(id), chosen };
+                let kernel = Kernel { device, name, id: Some(id), chosen };
                 self.tell_kernel(at(thread), phase, kernel, visit)
             }
-            Execution::Stray(id) => {
+            Execution::Stray { id, ended } => {
                 let chosen = self.delivery.gate.is_open();
-                let kernel = Kernel { device: self.driver_device(id.device), name: 0, id: Some(id), chosen };
+                let kernel = Kernel { device, name: 0, id: Some(id), chosen };
                 self.kernels.counts.stray_executions += u64::from(!line.end);
                 self.tell_kernel(at(line.thread), phase, kernel, visit)?;
-                if line.waited && self.kernels.stray_has_ended(id) {
+                if ended {
                     self.tell_kernel(at(line.thread), KernelPhase::ExecuteEnd, kernel, visit)?;
                 }
                 ControlFlow::Continue(())
@@ -187,9 +191,6 @@ impl Replay<'_> {
 
     fn tell_kernel(&mut self, now: Moment, phase: KernelPhase, kernel: Kernel, visit: Visit<'_>) -> ControlFlow<()> {
         let Kernel { device, name, id, chosen } = kernel;
-        if !self.delivery.gate.devices.contains(device) {
-            return ControlFlow::Continue(());
-        }
         let Replay { books, delivery, kernels, stacks, .. } = self;
         delivery.notes += 1;
         delivery.see(now.time_ns);
@@ -235,7 +236,7 @@ pub(super) fn problems(kernels: &KernelBooks, logs: &LogTotals, profiling_taken:
         ));
     }
     if counts.stray_executions > 0 {
-        problems.push(format!("{} executions on a device are of no recorded launch", counts.stray_executions));
+        problems.push(format!("executions on a device of which no launch was recorded: {}", counts.stray_executions));
     }
     if logs.undated > 0 {
         problems.push(format!(

@@ -8,6 +8,7 @@ use crate::original::Original;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use memscope_recorder::device::{SystemKind, system};
 use memscope_recorder::kernel;
 use memscope_recorder::slot::Guard;
 use memscope_recorder::sys;
@@ -46,13 +47,17 @@ macro_rules! call {
     };
 }
 
-/// Sees to the logs of the thread's device and of those that were missed.
+/// Sees to the logs of the thread's device and of those that were missed, and says which device that is: frameworks
+/// choose it in ways we do not see.
 pub(super) fn ensure(callbacks: Callbacks) {
     hidden(|| {
         let epoch = kernel::epoch();
+        let Some(device) = current_device() else { return };
+        // SAFETY: the guard is held.
+        unsafe { system(SystemKind::SetDevice, u64::from(device)) };
         // Whoever has the callbacks has, or wants, the log as well.
         if callbacks == Callbacks::Ours && !OVER.load(Acquire) {
-            let Some(device) = current_device() else { return };
+            let device = physical(device);
             if let Some(log) = kernel::task_log(device) {
                 start(device, log);
             }
@@ -62,14 +67,19 @@ pub(super) fn ensure(callbacks: Callbacks) {
     });
 }
 
-/// The calling thread's device, as the driver numbers it.
+/// The calling thread's device, as the program numbers it.
 fn current_device() -> Option<u32> {
     let mut device: i32 = -1;
-    let mut physical: i32 = -1;
     call!(GET_DEVICE, fn(*mut i32) -> c_int, (&raw mut device)).filter(|answer| *answer == SUCCESS)?;
-    match call!(PHYSICAL_DEVICE, fn(i32, *mut i32) -> c_int, (device, &raw mut physical)) {
-        Some(SUCCESS) => u32::try_from(physical).ok(),
-        _ => u32::try_from(device).ok(),
+    u32::try_from(device).ok()
+}
+
+/// A device as the driver numbers it.
+fn physical(device: u32) -> u32 {
+    let mut physical: i32 = -1;
+    match call!(PHYSICAL_DEVICE, fn(u32, *mut i32) -> c_int, (device, &raw mut physical)) {
+        Some(SUCCESS) => u32::try_from(physical).unwrap_or(device),
+        _ => device,
     }
 }
 
