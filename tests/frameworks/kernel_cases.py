@@ -117,6 +117,11 @@ def forked(site):
     return few(site, "fork")
 
 
+def user_set(site):
+    """The C library asks every thread, the reader of the task log too."""
+    return few(site, "user")
+
+
 def expanded_streams_on_command(site):
     return few(site, SIM_STREAM_EXPAND="1", SIM_PROFILING_NEEDS_COMMAND="1")
 
@@ -205,6 +210,7 @@ CASES = [
     Case("kernels on another device", other_device_numbers),
     Case("kernels, ACL begun again", begun_again),
     Case("kernels, then a fork", forked),
+    Case("kernels, then a change of user", user_set),
     Case("kernels with expanded streams, reported on command", expanded_streams_on_command),
     Case("kernels that take long", long_kernels),
     Case("kernels of a chip that logs no streams", without_streams),

@@ -18,7 +18,7 @@ const NAMES: usize = 4096;
 pub(crate) struct Kernels {
     names: [AtomicU64; NAMES],
     logs: [TaskLog; DEVICES],
-    /// Raised when threads have to look again at the device they launch on; see [`is_settled`].
+    /// Raised when all threads have to look again at the device they launch on; see [`is_settled`].
     epoch: AtomicU32,
 }
 
@@ -97,7 +97,7 @@ fn name_place(hash: u64) -> usize {
 }
 
 /// Whether the calling thread has nothing to look after before it launches: the task log of its device was seen to, and
-/// since then no device was chosen, no log ended and no process forked.
+/// since then it chose no other, no log ended or was missed, and the process did not fork.
 #[inline(always)]
 pub fn is_settled() -> bool {
     let Some(process) = process::current() else { return false };
@@ -111,10 +111,22 @@ pub fn epoch() -> u32 {
     process::ensure().map_or(0, |process| process.kernels.epoch.load(Relaxed).wrapping_add(1))
 }
 
-/// The calling thread has looked.
-pub fn settle(epoch: u32) {
+/// The calling thread has looked, and launches on this device, as the program numbers it.
+pub fn settle(epoch: u32, device: u32) {
+    let slot = slot::current();
     // SAFETY: the slot is the thread's own.
-    unsafe { (*slot::current()).launch_epoch = epoch };
+    unsafe { ((*slot).launch_epoch, (*slot).launch_device) = (epoch, device) };
+}
+
+/// The calling thread chose a device; many choose the same again and again.
+pub fn device_chosen(device: u32) {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own.
+    unsafe {
+        if (*slot).launch_device != device {
+            (*slot).launch_epoch = 0;
+        }
+    }
 }
 
 /// Every thread has to look again.

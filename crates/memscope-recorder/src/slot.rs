@@ -27,6 +27,8 @@ pub struct Slot {
     launch_word: usize,
     /// The launch epoch of the process ([`crate::kernel`]) this thread has settled with; 0 none.
     pub(crate) launch_epoch: u32,
+    /// The device it then launched on.
+    pub(crate) launch_device: u32,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.

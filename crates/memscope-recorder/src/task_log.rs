@@ -63,9 +63,11 @@ impl TaskLog {
         self.state.load(Acquire) == WANTED
     }
 
-    /// `true` for the one thread that has to start the log now. Others wait until it has: what they launch is to be in it.
+    /// `true` for the one thread that has to start the log now. Others wait a while until it has: what they launch is to
+    /// be in it.
     pub fn claim(&self) -> bool {
-        loop {
+        const PATIENCE: u32 = 1000;
+        for _ in 0..PATIENCE {
             let state = self.state.load(Acquire);
             match state {
                 IDLE | WANTED => {
@@ -74,9 +76,10 @@ impl TaskLog {
                     }
                 }
                 CLAIMED => sys::wait_while(&self.state, CLAIMED, MILLISECOND),
-                _ => return false,
+                _ => break,
             }
         }
+        false
     }
 
     /// The log runs and its reader is about to.
@@ -104,14 +107,16 @@ impl TaskLog {
     }
 
     fn wait(&self, milliseconds: u32, done: impl Fn(u32) -> bool) {
+        let mut state = self.state.load(Acquire);
+        if done(state) {
+            return;
+        }
         let began = sys::clock_ns(sys::Clock::Monotonic);
-        loop {
-            let state = self.state.load(Acquire);
-            let passed = sys::clock_ns(sys::Clock::Monotonic).saturating_sub(began);
-            if done(state) || passed >= u64::from(milliseconds) * MILLISECOND {
-                return;
-            }
+        while !done(state)
+            && sys::clock_ns(sys::Clock::Monotonic).saturating_sub(began) < u64::from(milliseconds) * MILLISECOND
+        {
             sys::wait_while(&self.state, state, MILLISECOND);
+            state = self.state.load(Acquire);
         }
     }
 

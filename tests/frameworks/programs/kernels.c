@@ -1,6 +1,6 @@
 /* Launches kernels through all ten launch functions and prints what it did as one line of JSON.
  *
- *   kernels run global|local THREADS LAUNCHES [finalize|twice|killed] [fork] [copies] [device1]
+ *   kernels run global|local THREADS LAUNCHES [finalize|twice|killed] [fork] [user] [copies] [device1]
  *   kernels timing LAUNCHES FUNCTION
  *   kernels absent
  *
@@ -137,12 +137,13 @@ static void finalize(void) {
 }
 
 static int run(int count, char **arguments) {
-    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0, killed = 0;
+    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0, killed = 0, user = 0;
     launches = atol(arguments[4]);
     for (int i = 5; i < count; i++) {
         if (!strcmp(arguments[i], "finalize")) ending = 1;
         else if (!strcmp(arguments[i], "twice")) twice = ending = 1;
         else if (!strcmp(arguments[i], "killed")) killed = 1;
+        else if (!strcmp(arguments[i], "user")) user = 1;
         else if (!strcmp(arguments[i], "fork")) forking = 1;
         else if (!strcmp(arguments[i], "copies")) with_copies = 1;
         else if (!strcmp(arguments[i], "device1")) device = 1;
@@ -158,6 +159,8 @@ static int run(int count, char **arguments) {
         if (init(NULL)) fail("aclInit again", 1);
         run_threads(threads);
     }
+    /* Waits for every thread of the process to take a signal. */
+    if (user && setuid(getuid())) fail("setuid", 1);
     if (forking) {
         pid_t child = fork();
         if (child == 0) exit(0);

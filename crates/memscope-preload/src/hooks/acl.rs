@@ -78,7 +78,7 @@ pub(super) unsafe extern "C" fn set_device(device: i32, stack: usize, frame: usi
     let answer = call_original!(SET_DEVICE, fn(i32) -> c_int, (device), ACL_ABSENT);
     if answer == SUCCESS && device >= 0 {
         note(SystemKind::SetDevice, device as u64, stack, frame);
-        memscope_recorder::kernel::unsettle();
+        memscope_recorder::kernel::device_chosen(device as u32);
     }
     answer
 }

@@ -57,13 +57,13 @@ pub(super) fn ensure(callbacks: Callbacks) {
         unsafe { system(SystemKind::SetDevice, u64::from(device)) };
         // Whoever has the callbacks has, or wants, the log as well.
         if callbacks == Callbacks::Ours && !OVER.load(Acquire) {
-            let device = physical(device);
-            if let Some(log) = kernel::task_log(device) {
-                start(device, log);
+            let physical = physical(device);
+            if let Some(log) = kernel::task_log(physical) {
+                start(physical, log);
             }
             kernel::task_logs().filter(|(_, log)| log.is_wanted()).for_each(|(device, log)| start(device, log));
         }
-        kernel::settle(epoch);
+        kernel::settle(epoch, device);
     });
 }
 
@@ -232,7 +232,7 @@ fn start_reader(device: u32, short_lines: bool) -> bool {
     call!(DETACHED, fn(*mut Attributes, c_int) -> c_int, (attributes, libc::PTHREAD_CREATE_DETACHED));
     call!(STACK, fn(*mut Attributes, usize) -> c_int, (attributes, STACK_BYTES));
     // The thread inherits the mask: no handler of the program ever runs on it.
-    let mask = sys::set_signal_mask(sys::SignalMask::ALL);
+    let mask = sys::set_signal_mask(sys::SignalMask::EVERYTHING);
     let answer = call!(
         CREATE,
         fn(*mut libc::pthread_t, *const Attributes, Body, *mut c_void) -> c_int,
