@@ -23,9 +23,9 @@ macro_rules! launches {
             if address == 0 {
                 return $absent;
             }
+            type Function = unsafe extern "C" fn($(word!($argument)),*) -> c_int;
             // SAFETY: the address is that of the C function of this name, which takes that many words.
-            let original: unsafe extern "C" fn($(word!($argument)),*) -> c_int =
-                unsafe { core::mem::transmute(address) };
+            let original: Function = unsafe { core::mem::transmute(address) };
             let mark = mark(address);
             // SAFETY: the mark is on our stack and does not change.
             let _launch = unsafe { begin(&raw const mark as usize) };
