@@ -170,6 +170,17 @@ def callbacks_taken(site):
     return "2000 launches without names, and a word why"
 
 
+def task_log_taken(site):
+    run = recorded(site, "run", "local", 2, 1000, "log")
+    said = "the driver's task log could not be started"
+    if said not in run.messages:
+        raise Failed(f"nothing of {said!r} in {run.messages}")
+    rows = kernel_rows(run.processes[0], 0)
+    expect_equal("rows", {LAUNCH: 2000}, dict(Counter(row.type for row in rows)))
+    expect_equal("rows without a name", 0, sum(row.name == "N/A" for row in rows))
+    return "2000 launches with names, and a word why there are no executions"
+
+
 def no_cann(site):
     run = record(site.stage, site.output(), [compile_program(site), "absent"], options=LEVEL)
     (report,) = run.reports
@@ -217,6 +228,7 @@ CASES = [
     Case("kernels with host memory and stacks", with_host_memory_and_stacks),
     Case("kernels that were not asked for", without_level_or_event),
     Case("kernels while another profiler has the callbacks", callbacks_taken),
+    Case("kernels while another profiler has the task log", task_log_taken),
     Case("kernels in a database", database),
     Case("kernels, killed", killed),
     Case("kernels without CANN", no_cann),

@@ -84,12 +84,12 @@ impl TaskLog {
 
     /// The log runs and its reader is about to.
     pub fn begin(&self) {
-        self.become_(READING);
+        self.turn_to(READING);
     }
 
     /// It cannot be had. Nobody tries again.
     pub fn refuse(&self) {
-        self.become_(REFUSED);
+        self.turn_to(REFUSED);
     }
 
     /// Ends the log: lets the reader take what is there, calls `stop` and waits for the rest. Waits no longer than a
@@ -101,7 +101,10 @@ impl TaskLog {
             sys::wake_all(&self.state);
             self.wait(DRAINING_MS, |state| state != ASKED);
             stop();
-            self.become_(STOPPED);
+            // Unless the reader has given up by itself.
+            let _ =
+                self.state.fetch_update(AcqRel, Acquire, |state| matches!(state, ASKED | DRAINED).then_some(STOPPED));
+            sys::wake_all(&self.state);
         }
         self.wait(ENDING_MS, |state| !matches!(state, ASKED | DRAINED | STOPPED));
     }
@@ -120,7 +123,7 @@ impl TaskLog {
         }
     }
 
-    fn become_(&self, state: u32) {
+    fn turn_to(&self, state: u32) {
         self.state.store(state, Release);
         sys::wake_all(&self.state);
     }
@@ -132,13 +135,14 @@ impl TaskLog {
 
     /// The reader found nothing. Sleeps a little where the driver's read does not wait by itself.
     pub fn found_empty(&self, was_stopped: bool) -> Reading {
+        const PAUSE: u64 = 5 * MILLISECOND;
         if was_stopped {
             return Reading::End;
         }
         if self.state.compare_exchange(ASKED, DRAINED, AcqRel, Acquire).is_ok() {
             sys::wake_all(&self.state);
         } else {
-            sys::wait_while(&self.state, READING, MILLISECOND);
+            sys::wait_while(&self.state, READING, PAUSE);
         }
         Reading::GoOn
     }
@@ -156,7 +160,7 @@ impl TaskLog {
 
     /// The reader has read everything.
     pub fn ended(&self) {
-        self.become_(IDLE);
+        self.turn_to(IDLE);
     }
 }
 

@@ -1,6 +1,6 @@
 /* Launches kernels through all ten launch functions and prints what it did as one line of JSON.
  *
- *   kernels run global|local THREADS LAUNCHES [finalize|twice|killed] [fork] [user] [copies] [device1]
+ *   kernels run global|local THREADS LAUNCHES [finalize|twice|killed] [fork] [user] [copies] [device1] [log]
  *   kernels timing LAUNCHES FUNCTION
  *   kernels absent
  *
@@ -136,8 +136,18 @@ static void finalize(void) {
     if (answer) fail("aclFinalize", answer);
 }
 
+/* As another profiler would. */
+static void start_own_log(void) {
+    uint32_t switches[11] = {1};
+    struct { uint32_t type, period, real_time; void *switches; uint32_t size; } parameters = {0, 20, 1, switches, 36};
+    int (*start)(uint32_t, uint32_t, void *) =
+        function(open_library("libascend_hal.so", RTLD_LOCAL), "prof_drv_start");
+    int answer = start(device, 50, &parameters);
+    if (answer) fail("prof_drv_start", answer);
+}
+
 static int run(int count, char **arguments) {
-    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0, killed = 0, user = 0;
+    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0, killed = 0, user = 0, own_log = 0;
     launches = atol(arguments[4]);
     for (int i = 5; i < count; i++) {
         if (!strcmp(arguments[i], "finalize")) ending = 1;
@@ -146,10 +156,12 @@ static int run(int count, char **arguments) {
         else if (!strcmp(arguments[i], "user")) user = 1;
         else if (!strcmp(arguments[i], "fork")) forking = 1;
         else if (!strcmp(arguments[i], "copies")) with_copies = 1;
+        else if (!strcmp(arguments[i], "log")) own_log = 1;
         else if (!strcmp(arguments[i], "device1")) device = 1;
         else return fprintf(stderr, "what is %s?\n", arguments[i]), 2;
     }
     prepare(!strcmp(arguments[2], "local") ? RTLD_LOCAL : RTLD_GLOBAL);
+    if (own_log) start_own_log();
     double began = seconds();
     if (threads == 1) work(NULL); else run_threads(threads);
     double took = seconds() - began;
