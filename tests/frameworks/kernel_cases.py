@@ -117,6 +117,15 @@ def forked(site):
     return few(site, "fork")
 
 
+def left_by_jumps(site):
+    run = recorded(site, "run", "local", 1, 1000, "jump")
+    rows = kernel_rows(run.processes[0], 0)
+    left = Counter(row.type for row in rows if row.name == "k_left")
+    expect_equal("rows of kernels that were left", {LAUNCH: 10}, dict(left))
+    check_rows([row for row in rows if row.name != "k_left"], 1000)
+    return "10 launches left, 1000 after them"
+
+
 def user_set(site):
     """The C library asks every thread, the reader of the task log too."""
     return few(site, "user")
@@ -222,6 +231,7 @@ CASES = [
     Case("kernels, ACL begun again", begun_again),
     Case("kernels, then a fork", forked),
     Case("kernels, then a change of user", user_set),
+    Case("kernels, after launches left by a jump", left_by_jumps),
     Case("kernels with expanded streams, reported on command", expanded_streams_on_command),
     Case("kernels that take long", long_kernels),
     Case("kernels of a chip that logs no streams", without_streams),

@@ -1,6 +1,6 @@
 /* Launches kernels through all ten launch functions and prints what it did as one line of JSON.
  *
- *   kernels run global|local THREADS LAUNCHES [finalize|twice|killed] [fork] [user] [copies] [device1] [log]
+ *   kernels run global|local THREADS LAUNCHES [finalize|twice|killed] [fork] [user] [copies] [device1] [log] [jump]
  *   kernels timing LAUNCHES FUNCTION
  *   kernels absent
  *
@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -136,6 +137,26 @@ static void finalize(void) {
     if (answer) fail("aclFinalize", answer);
 }
 
+static jmp_buf outside;
+
+static void leave(void *data) {
+    (void)data;
+    longjmp(outside, 1);
+}
+
+/* Launches that never return, as when a handler of a signal jumps away. */
+static void jump_out_of_launches(void) {
+    void *(*make)(const char *, void (*)(void *)) = function(runtime, "simRtKernel");
+    void *handle = make("k_left", leave);
+    static void *data[8];
+    for (volatile int i = 0; i < 10; i++) {
+        if (!setjmp(outside)) {
+            ((int (*)(void *, uint64_t, uint32_t, void *, void *, void *, const void *))functions[1])(handle, 7, 1, data, NULL, NULL, NULL);
+            fail("a kernel that leaves", i);
+        }
+    }
+}
+
 /* As another profiler would. */
 static void start_own_log(void) {
     uint32_t switches[11] = {1};
@@ -147,7 +168,7 @@ static void start_own_log(void) {
 }
 
 static int run(int count, char **arguments) {
-    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0, killed = 0, user = 0, own_log = 0;
+    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0, killed = 0, user = 0, own_log = 0, jumping = 0;
     launches = atol(arguments[4]);
     for (int i = 5; i < count; i++) {
         if (!strcmp(arguments[i], "finalize")) ending = 1;
@@ -156,12 +177,14 @@ static int run(int count, char **arguments) {
         else if (!strcmp(arguments[i], "user")) user = 1;
         else if (!strcmp(arguments[i], "fork")) forking = 1;
         else if (!strcmp(arguments[i], "copies")) with_copies = 1;
+        else if (!strcmp(arguments[i], "jump")) jumping = 1;
         else if (!strcmp(arguments[i], "log")) own_log = 1;
         else if (!strcmp(arguments[i], "device1")) device = 1;
         else return fprintf(stderr, "what is %s?\n", arguments[i]), 2;
     }
     prepare(!strcmp(arguments[2], "local") ? RTLD_LOCAL : RTLD_GLOBAL);
     if (own_log) start_own_log();
+    if (jumping) jump_out_of_launches();
     double began = seconds();
     if (threads == 1) work(NULL); else run_threads(threads);
     double took = seconds() - began;
