@@ -126,6 +126,15 @@ def left_by_jumps(site):
     return "10 launches left, 1000 after them"
 
 
+def exit_while_busy(site):
+    for _ in range(RUNS):
+        run = recorded(site, "run", "local", 3, 100_000_000, "busy")
+    counts = Counter(row.type for row in kernel_rows(run.processes[0], 0))
+    if counts[LAUNCH] < 1000 or counts[END] > counts[LAUNCH]:
+        raise Failed(f"rows: {dict(counts)}")
+    return f"{RUNS} exits, {counts[LAUNCH]} launches before the last"
+
+
 def user_set(site):
     """The C library asks every thread, the reader of the task log too."""
     return few(site, "user")
@@ -230,6 +239,7 @@ CASES = [
     Case("kernels on another device", other_device_numbers),
     Case("kernels, ACL begun again", begun_again),
     Case("kernels, then a fork", forked),
+    Case("kernels, exit while threads launch", exit_while_busy),
     Case("kernels, then a change of user", user_set),
     Case("kernels, after launches left by a jump", left_by_jumps),
     Case("kernels with expanded streams, reported on command", expanded_streams_on_command),

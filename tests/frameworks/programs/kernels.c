@@ -1,14 +1,16 @@
 /* Launches kernels through all ten launch functions and prints what it did as one line of JSON.
  *
- *   kernels run global|local THREADS LAUNCHES [finalize|twice|killed] [fork] [user] [copies] [device1] [log] [jump]
+ *   kernels run global|local THREADS LAUNCHES [finalize|twice|killed|busy] [fork] [user] [copies] [device1] [log] [jump]
  *   kernels timing LAUNCHES FUNCTION
  *   kernels absent
  *
  * `run`: each thread launches LAUNCHES kernels on a stream of its own, function f launching kernel `k_<f>`; `global` and
- * `local` say who sees the libraries. `timing`: one thread, one function. `absent`: the ten functions without CANN. */
+ * `local` say who sees the libraries. `busy`: the program exits while its threads launch.
+ * `timing`: one thread, one function. `absent`: the ten functions without CANN. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -72,6 +74,7 @@ static int launch(int which, void *stream) {
 }
 
 static long launches;
+static int done;
 static int with_copies, only = -1;
 static int device;
 
@@ -87,6 +90,7 @@ static void *work(void *argument) {
     for (long i = 0; i < launches; i++) {
         int which = only >= 0 ? only : (int)(i % FUNCTIONS);
         if ((answer = launch(which, stream))) fail(names[which], answer);
+        if (i == 1000) __atomic_store_n(&done, 1, __ATOMIC_RELAXED);
         if (with_copies && i % 16 == 0) {
             char from[64] = "x", to[64];
             if ((answer = copy(to, sizeof to, from, sizeof from, 0))) fail("rtMemcpy", answer);
@@ -168,7 +172,7 @@ static void start_own_log(void) {
 }
 
 static int run(int count, char **arguments) {
-    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0, killed = 0, user = 0, own_log = 0, jumping = 0;
+    int threads = atoi(arguments[3]), ending = 0, forking = 0, twice = 0, killed = 0, user = 0, own_log = 0, jumping = 0, busy = 0;
     launches = atol(arguments[4]);
     for (int i = 5; i < count; i++) {
         if (!strcmp(arguments[i], "finalize")) ending = 1;
@@ -177,6 +181,7 @@ static int run(int count, char **arguments) {
         else if (!strcmp(arguments[i], "user")) user = 1;
         else if (!strcmp(arguments[i], "fork")) forking = 1;
         else if (!strcmp(arguments[i], "copies")) with_copies = 1;
+        else if (!strcmp(arguments[i], "busy")) busy = 1;
         else if (!strcmp(arguments[i], "jump")) jumping = 1;
         else if (!strcmp(arguments[i], "log")) own_log = 1;
         else if (!strcmp(arguments[i], "device1")) device = 1;
@@ -185,6 +190,12 @@ static int run(int count, char **arguments) {
     prepare(!strcmp(arguments[2], "local") ? RTLD_LOCAL : RTLD_GLOBAL);
     if (own_log) start_own_log();
     if (jumping) jump_out_of_launches();
+    if (busy) {
+        pthread_t ids[MOST_THREADS];
+        for (int i = 0; i < threads; i++) pthread_create(&ids[i], NULL, work, NULL);
+        while (!__atomic_load_n(&done, __ATOMIC_RELAXED)) sched_yield();
+        exit(0);
+    }
     double began = seconds();
     if (threads == 1) work(NULL); else run_threads(threads);
     double took = seconds() - began;
