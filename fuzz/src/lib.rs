@@ -2,7 +2,7 @@
 use memscope_export::{Brand, DumpEvents, ExportOptions, Format, export_process};
 use memscope_format::layout::{PROCESS_HEADER_SIZE, PROCESS_MAGIC, VERSION, WINDOW_SIZE};
 use memscope_model::Process;
-use memscope_model::testing::SpoolBuilder;
+use memscope_model::testing::{Execution, SpoolBuilder};
 use memscope_symbols::Symbolizer;
 use std::path::Path;
 
@@ -16,17 +16,24 @@ pub fn header_page(windows: u32) -> Vec<u8> {
     page
 }
 
-/// Two lanes, two blocks and a window each.
+/// Two lanes with allocations and launches and one with a task log, two blocks and a window each.
 pub fn sound_recording(directory: &Path) {
     let mut spool = SpoolBuilder::new();
     let lanes = [spool.lane(1), spool.lane(2)];
+    let log = spool.lane(3);
+    spool.kernel_name(lanes[0], 7, "MatMul").device_clock(log, 0, 0, 0, 1_000_000);
     for number in 1..=60u64 {
         let lane = lanes[number as usize % 2];
         spool.alloc(lane, number * 10, number << 8, number, 0);
         if number % 3 == 0 {
             spool.free(lane, number * 10 + 1, number << 8, 0);
         }
+        let (task, counter) = (number as u32, number * 10 + 4);
+        spool.launch(lane, number * 10 + 2).task(lane, number * 10 + 3, 0, 1, task, 7);
+        let begin = Execution { stream: 1, task, unit: 0, end: false, counter };
+        spool.executions(log, number * 10 + 9, 0, true, &[begin, Execution { end: true, ..begin }]);
         if number % 25 == 0 {
+            spool.end_block(log);
             spool.end_block(lanes[0]);
             spool.end_block(lanes[1]);
         }

@@ -1,23 +1,25 @@
 """MindSpore: its pool's own statistics against the export."""
 
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 from environments import REPOSITORY, mindspore
-from recording import Row, expect_equal, record
+from recording import Failed, Row, expect_equal, record
 
 GRAPH = {"WORKLOAD_MODE": "graph"}
+KERNELS = ("--level=kernel",)
 
 
 def export(site, toolkit, python, case):
     program = [python, REPOSITORY / "sim/tests" / case.script, *case.arguments]
-    run = record(site.stage, site.output(), program, toolkit.variables() | case.variables)
+    run = record(site.stage, site.output(), program, toolkit.variables() | case.variables, options=case.options)
     expect_equal("exit status", (0, ""), (run.status, run.messages[-1500:] if run.status else ""))
     (report,) = run.reports
     (process,) = [process for process in run.processes if "0" in process.files]
     return report, process
 
 
-class Case(namedtuple("Case", "name version script variables repeated arguments", defaults=({}, False, ()))):
+class Case(namedtuple("Case", "name version script variables repeated arguments options",
+                      defaults=({}, False, (), ()))):
     def run(self, site):
         python = mindspore(self.version)
         toolkit = site.toolkit.completed_for("mindspore", python, site.scratch / "toolkit")
@@ -27,11 +29,15 @@ class Case(namedtuple("Case", "name version script variables repeated arguments"
         expect_equal("peak", report["peak_allocated"], pool.peak)
         expect_equal("the largest `used`", report["peak_allocated"], max(pool.uses, default=None))
         expect_equal("peak of the driver", report["peak_reserved"], driver.peak)
+        kernels = Counter(row.type for row in process.rows(device) if row.event == "KERNEL_LAUNCH" and row.name != "N/A")
+        if self.options == KERNELS and (len(kernels) != 3 or len(set(kernels.values())) != 1):
+            raise Failed(f"rows of named kernels: {dict(kernels)}")
         if self.repeated:
             _, again = export(site, toolkit, python, self)
             expect_equal("events that differ between two runs", [], differences(process, again, device))
         return (f"{pool.allocations} allocations, {pool.frees} frees, peak {pool.peak}, driver {driver.allocations} blocks,"
-                f" peak {driver.peak}{', twice the same events' if self.repeated else ''}")
+                f" peak {driver.peak}{', twice the same events' if self.repeated else ''}"
+                f"{', kernels: ' + str(kernels['KERNEL_LAUNCH']) if kernels else ''}")
 
 
 def differences(first, second, device):
@@ -58,6 +64,7 @@ def comparable(rows):
 
 CASES = [
     Case("MindSpore 2.7.1 perceptron", "2.7.1", "mindspore_mlp.py", repeated=True),
+    Case("MindSpore 2.7.1 perceptron, its kernels", "2.7.1", "mindspore_mlp.py", options=KERNELS),
     Case("MindSpore 2.7.1 perceptron as a graph", "2.7.1", "mindspore_mlp.py", GRAPH),
     Case("MindSpore 2.7.1 transformer", "2.7.1", "mindspore_transformer.py", repeated=True),
     Case("MindSpore 2.7.1 transformer as a graph", "2.7.1", "mindspore_transformer.py", GRAPH),

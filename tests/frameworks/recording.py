@@ -20,7 +20,7 @@ def expect_equal(what, expected, found):
         raise Failed(f"{what}: expected {expected!r}, found {found!r}")
 
 
-Run = collections.namedtuple("Run", "status reports messages processes")
+Run = collections.namedtuple("Run", "status reports messages processes output")
 
 
 def record(stage, output, program, variables=None, devices="npu", options=()):
@@ -40,7 +40,7 @@ def record(stage, output, program, variables=None, devices="npu", options=()):
     lines = [line for line in printed.splitlines() if line.startswith("{")]
     reports = [json.loads(text) for line in lines for text in re.findall(r"\{.*?\}(?=\{|$)", line)]
     processes = [Process(directory) for directory in sorted(output.glob("msmemscope_*"))]
-    return Run(child.returncode, reports, messages, processes)
+    return Run(child.returncode, reports, messages, processes, output)
 
 
 class Process:

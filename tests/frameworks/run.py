@@ -3,7 +3,7 @@
 
     tests/frameworks/run.py quick|further|all [--stage DIR] [--sim DIR] [--only TEXT]
 
-quick: a C program that does what frameworks do, and torch_npu 2.7.1. further: MindSpore 2.7.1 and 2.10.0, and torch_npu
+quick: C programs that do what frameworks do, and torch_npu 2.7.1. further: MindSpore 2.7.1 and 2.10.0, and torch_npu
 2.6.0. Needs `make build sim`. One line per case; exit status 1 if one fails, and, if CI is set, also if one is skipped.
 Frameworks are installed into MSMEMSCOPE_CACHE (default .cache/frameworks of the repository).
 """
@@ -17,12 +17,13 @@ import time
 import traceback
 
 import device_cases
+import kernel_cases
 import mindspore_cases
 import torch_cases
 from environments import REPOSITORY, Toolkit, Unavailable
 from recording import Failed
 
-QUICK = device_cases.CASES + torch_cases.CURRENT_CASES
+QUICK = device_cases.CASES + kernel_cases.CASES + torch_cases.CURRENT_CASES
 FURTHER = mindspore_cases.CASES + torch_cases.OLD_CASES
 SETS = {"quick": QUICK, "further": FURTHER, "all": QUICK + FURTHER}
 

@@ -49,7 +49,8 @@ def check_ranks(run, ranks):
     return agreed
 
 
-class Case(namedtuple("Case", "name versions script variables ranks extra devices", defaults=({}, 1, None, "npu"))):
+class Case(namedtuple("Case", "name versions script variables ranks extra devices options",
+                      defaults=({}, 1, None, "npu", ()))):
     def program(self, python):
         return [python, SCRIPTS / self.script]
 
@@ -59,7 +60,7 @@ class Case(namedtuple("Case", "name versions script variables ranks extra device
     def run(self, site):
         python = torch_npu(*self.versions)
         variables = self.toolkit(site, python).variables() | self.variables | {"MASTER_PORT": free_port()}
-        run = record(site.stage, site.output(), self.program(python), variables, self.devices)
+        run = record(site.stage, site.output(), self.program(python), variables, self.devices, self.options)
         agreed = check_ranks(run, self.ranks)
         if self.extra:
             agreed.append(self.extra(run))
@@ -124,8 +125,31 @@ def ran_out(run):
     return f"refused: {refused}"
 
 
+def named_kernels(run):
+    """Each operator is a kernel of its own on the simulated device, launched by torch_npu's own thread."""
+    rows = [row for row in owner(run).rows(0) if row.event == "KERNEL_LAUNCH"]
+    by_type = {kind: [row for row in rows if row.type == kind]
+               for kind in ("KERNEL_LAUNCH", "KERNEL_EXECUTE_START", "KERNEL_EXECUTE_END")}
+    counts = {kind: len(of_kind) for kind, of_kind in by_type.items()}
+    if not counts["KERNEL_LAUNCH"] or len(set(counts.values())) != 1:
+        raise Failed(f"rows of kernels: {counts}")
+    names = {row.name for row in rows}
+    if "N/A" in names or not {"Addmm", "InplaceCopy"} & names:
+        raise Failed(f"names of kernels: {sorted(names)}")
+    if any("streamId" not in row.attributes or "taskId" not in row.attributes for row in rows):
+        raise Failed("a kernel without stream or task")
+    return f"{counts['KERNEL_LAUNCH']} kernels of {len(names)} names"
+
+
+def no_kernels(run):
+    expect_equal("rows of kernels", 0, sum(row.event == "KERNEL_LAUNCH" for row in owner(run).rows(0)))
+    return "no row of a kernel"
+
+
 CURRENT_CASES = [
-    Case("torch_npu perceptron", CURRENT, "torch_npu_mlp.py"),
+    Case("torch_npu perceptron", CURRENT, "torch_npu_mlp.py", extra=no_kernels),
+    Case("torch_npu perceptron, its kernels", CURRENT, "torch_npu_mlp.py", extra=named_kernels,
+         options=("--level=kernel",)),
     Case("torch_npu perceptron, also host memory", CURRENT, "torch_npu_mlp.py", devices="npu,cpu", extra=host_memory),
     Case("torch_npu transformer", CURRENT, "torch_npu_transformer.py"),
     Case("torch_npu transformer, workspace", CURRENT, "torch_npu_transformer.py",

@@ -223,5 +223,19 @@ fn notes(info: &ProcessInfo, python_wanted: bool) -> Vec<String> {
             "Python {major}.{minor} is not one whose frames this version can read (3.9 to 3.14 are): no Python stacks"
         ));
     }
+    if info.profiling_taken() {
+        notes.push(
+            "another profiler holds the profiling callbacks: kernel launches have no names, stream or task ids and no \
+             device times"
+                .to_owned(),
+        );
+    }
+    if info.task_log_refused() {
+        notes.push(
+            "the driver's task log could not be started (another profiler may have it): kernels of that device have no \
+             device times"
+                .to_owned(),
+        );
+    }
     notes
 }

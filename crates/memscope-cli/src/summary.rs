@@ -59,6 +59,7 @@ fn process_lines(report: &ProcessReport) -> Vec<String> {
     let mut lines =
         vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.life.describe())];
     lines.extend(report.pools.iter().map(|pool| format!("    {}", pool_line(pool, report.life))));
+    lines.extend(kernel_line(report).map(|line| format!("    {line}")));
     lines.extend(report.refusals.iter().map(|refusal| format!("    {}", refusal_line(refusal))));
     let more = report.outcome.refusals.saturating_sub(report.refusals.len() as u64);
     if more > 0 {
@@ -66,6 +67,14 @@ fn process_lines(report: &ProcessReport) -> Vec<String> {
     }
     lines.extend(shortcomings(report).into_iter().map(|line| format!("    {line}")));
     lines
+}
+
+fn kernel_line(report: &ProcessReport) -> Option<String> {
+    let kernels = report.outcome.kernels;
+    (kernels.launches > 0).then(|| {
+        let launches = counted(kernels.launches, "launch", "launches");
+        format!("kernels: {launches}, {} on a device", counted(kernels.executions, "execution", "executions"))
+    })
 }
 
 fn pool_line(pool: &PoolReport, life: Life) -> String {

@@ -6,7 +6,8 @@ use crate::rows::{Attribute, DeviceId, Event, EventType, Row, Value, key};
 use crate::stack_text::StackTexts;
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
-    Action, Device, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, Selection, SnapshotMemory, Stacks,
+    Action, Device, KernelPhase, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, Selection, SnapshotMemory,
+    Stacks,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -157,6 +158,19 @@ pub(crate) fn write_note(
             rates = SnapshotRates::of(memory, sampled);
             push_snapshot(&mut attributes, memory, sampled, &rates);
             (Event::Snapshot, EventType::SNAPSHOT, Some(name))
+        }
+        NoteKind::Kernel { phase, name, stream, task } => {
+            for (key, number) in [(key::STREAM, stream), (key::TASK, task)] {
+                if let Some(number) = number {
+                    attributes.push(key, Value::Integer(u64::from(number)));
+                }
+            }
+            let event_type = match phase {
+                KernelPhase::Launch => EventType::KERNEL_LAUNCH,
+                KernelPhase::ExecuteStart => EventType::KERNEL_EXECUTE_START,
+                KernelPhase::ExecuteEnd => EventType::KERNEL_EXECUTE_END,
+            };
+            (Event::KernelLaunch, event_type, name)
         }
         _ => return Ok(()),
     };

@@ -6,7 +6,7 @@ use crate::event_rows::{write_memory, write_note};
 use crate::router::Router;
 use crate::rows::{DeviceId, Event, EventType, Row};
 use crate::stack_text::StackTexts;
-use memscope_model::{Action, Device, MemoryEvent, Outcome, Pool, Process, Selection, TraceEvent};
+use memscope_model::{Action, Device, MemoryEvent, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, TraceEvent};
 use memscope_symbols::Symbolizer;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const CONFIG_FILE: &str = "config.json";
 
-/// Which memory events become rows; the bits of the recorder's `dump` setting.
+/// Which events become rows; the bits of the recorder's `dump` setting. Other events than these always do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DumpEvents(u8);
 
@@ -23,6 +23,8 @@ impl DumpEvents {
     pub const NONE: DumpEvents = DumpEvents(0);
     pub const ALLOC: DumpEvents = DumpEvents(1);
     pub const FREE: DumpEvents = DumpEvents(2);
+    /// Launches and executions.
+    pub const LAUNCH: DumpEvents = DumpEvents(4);
     pub const ALL: DumpEvents = DumpEvents(u8::MAX);
 
     pub const fn from_bits(bits: u8) -> DumpEvents {
@@ -39,6 +41,10 @@ impl DumpEvents {
             Action::Free => DumpEvents::FREE,
         };
         event.selection != Selection::NotChosen && self.contains(kind)
+    }
+
+    fn wants_note(self, note: &NoteEvent<'_>) -> bool {
+        note.chosen && (!matches!(note.kind, NoteKind::Kernel { .. }) || self.contains(DumpEvents::LAUNCH))
     }
 }
 
@@ -123,7 +129,7 @@ pub fn export_process(
                     let sampled = sampled_usage(event, usage);
                     write_memory(&mut router, event, sampled, stacks, &mut texts, clock.next(event.time_ns), pid)
                 }
-                TraceEvent::Note(note) if note.chosen => {
+                TraceEvent::Note(note) if dump_events.wants_note(note) => {
                     rows += 1;
                     write_note(&mut router, note, usage, stacks, &mut texts, clock.next(note.time_ns), pid)
                 }

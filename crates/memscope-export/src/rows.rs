@@ -29,6 +29,7 @@ pub enum Event {
     Mstx,
     OomDetail,
     Snapshot,
+    KernelLaunch,
 }
 
 impl Event {
@@ -40,6 +41,7 @@ impl Event {
             Event::Mstx => "MSTX",
             Event::OomDetail => "OOM_DETAIL",
             Event::Snapshot => "SNAPSHOT",
+            Event::KernelLaunch => "KERNEL_LAUNCH",
         }
     }
 }
@@ -59,6 +61,9 @@ impl EventType {
     pub const RANGE_END: EventType = EventType("Range_end");
     pub const OOM_TRIGGER: EventType = EventType("OOM_TRIGGER");
     pub const SNAPSHOT: EventType = EventType("SNAPSHOT");
+    pub const KERNEL_LAUNCH: EventType = EventType("KERNEL_LAUNCH");
+    pub const KERNEL_EXECUTE_START: EventType = EventType("KERNEL_EXECUTE_START");
+    pub const KERNEL_EXECUTE_END: EventType = EventType("KERNEL_EXECUTE_END");
 
     pub fn of(pool: Pool) -> EventType {
         EventType(pool.event_type())
@@ -131,6 +136,8 @@ pub mod key {
     pub const MAX_ALLOCATED: &str = "max_allocated";
     pub const DEVICE_RATE: &str = "device_rate";
     pub const RESERVED_RATE: &str = "reserved_rate";
+    pub const STREAM: &str = "streamId";
+    pub const TASK: &str = "taskId";
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,8 +9,8 @@
 //! [`MAX_EVENT`] bytes of room although it keeps four to nine.
 use crate::followers::Followers;
 use crate::record::{
-    ADDRESS_ABSOLUTE, FrameRecord, Space, StackRef, SystemKind, extended, frame, free_stack, kind, node_parent,
-    stack_field,
+    ADDRESS_ABSOLUTE, Execution, FrameRecord, MOST_EXECUTIONS, Space, StackRef, SystemKind, execution, extended, frame,
+    free_stack, kind, node_parent, stack_field,
 };
 
 /// Room an event may need: 1 + 8 + 8 + 8 bytes, the stack's 10, and the overshoot of the last store.
@@ -268,12 +268,46 @@ pub enum Extended<'a> {
         device: u32,
         name: &'a [u8],
     },
+    /// A kernel is about to be launched by the lane's thread.
+    Launch,
+    /// The runtime gave a task its number. `task` is the word it reports, `name` the hash of the kernel's, 0 for none.
+    Task {
+        device: u32,
+        stream: u32,
+        task: u32,
+        name: u64,
+    },
+    KernelName {
+        hash: u64,
+        text: &'a [u8],
+    },
+    /// Which way stream and task numbers are packed in the task log.
+    StreamExpansion {
+        status: u8,
+    },
+    /// The device's counter at the record's time, give or take half of `width` ticks.
+    DeviceClock {
+        device: u32,
+        /// 0 if the device does not say.
+        frequency_khz: u64,
+        counter: u64,
+        width: u64,
+    },
+    /// Lines of a device's task log, at most [`MOST_EXECUTIONS`].
+    Executions {
+        device: u32,
+        /// Whether the device tells the stream.
+        streams: bool,
+        lines: &'a [Execution],
+    },
 }
 
 /// Longest kept build id, name (path, file, function) and line table.
 const BUILD_ID_LIMIT: usize = 64;
 const NAME_LIMIT: usize = 4096;
 const LINE_TABLE_LIMIT: usize = 48 * 1024;
+/// First byte, task, stream and counter of a line of the task log.
+const MOST_BYTES_A_LINE: usize = 1 + 10 + 10 + 10;
 
 impl Extended<'_> {
     /// Room to keep before [`extended`]: no encoding of this record needs more.
@@ -289,6 +323,8 @@ impl Extended<'_> {
                 text.len().min(NAME_LIMIT)
             }
             Extended::Snapshot { name, .. } => name.len().min(NAME_LIMIT),
+            Extended::KernelName { text, .. } => text.len().min(NAME_LIMIT),
+            Extended::Executions { lines, .. } => lines.len().min(MOST_EXECUTIONS) * MOST_BYTES_A_LINE,
             _ => 0,
         };
         EXTENDED_OVERHEAD + NUMBERS + texts
@@ -312,6 +348,12 @@ impl Extended<'_> {
             Extended::RangeStart { .. } => extended::RANGE_START,
             Extended::RangeEnd { .. } => extended::RANGE_END,
             Extended::Snapshot { .. } => extended::SNAPSHOT,
+            Extended::Launch => extended::LAUNCH,
+            Extended::Task { .. } => extended::TASK,
+            Extended::KernelName { .. } => extended::KERNEL_NAME,
+            Extended::StreamExpansion { .. } => extended::STREAM_EXPANSION,
+            Extended::DeviceClock { .. } => extended::DEVICE_CLOCK,
+            Extended::Executions { .. } => extended::EXECUTIONS,
         }
     }
 
@@ -386,6 +428,29 @@ impl Extended<'_> {
             Extended::Snapshot { device, name } => {
                 out.varint(u64::from(device));
                 out.text(name, NAME_LIMIT);
+            }
+            Extended::Launch => {}
+            Extended::Task { device, stream, task, name } => {
+                for number in [device, stream, task] {
+                    out.varint(u64::from(number));
+                }
+                out.word(name);
+            }
+            Extended::KernelName { hash, text } => {
+                out.word(hash);
+                out.text(text, NAME_LIMIT);
+            }
+            Extended::StreamExpansion { status } => out.byte(status),
+            Extended::DeviceClock { device, frequency_khz, counter, width } => {
+                out.varint(u64::from(device));
+                out.varint(frequency_khz);
+                out.word(counter);
+                out.varint(width);
+            }
+            Extended::Executions { device, streams, lines } => {
+                out.varint(u64::from(device));
+                out.byte(u8::from(streams));
+                out.executions(lines, streams);
             }
         }
     }
@@ -506,6 +571,24 @@ impl Output {
         self.varint(field);
         if let Some(python) = python {
             self.varint(python);
+        }
+    }
+
+    /// Each line against the one before; the first against zeroes, so that a record is understood by itself.
+    fn executions(&mut self, lines: &[Execution], streams: bool) {
+        let mut last = Execution::default();
+        for line in lines.iter().take(MOST_EXECUTIONS) {
+            let same = line.task == last.task && (line.stream == last.stream || !streams);
+            let unit = (line.unit & execution::UNIT_MASK) << execution::UNIT_SHIFT;
+            self.byte(u8::from(line.end) | unit | if same { execution::SAME_TASK } else { 0 });
+            if !same {
+                self.varint(to_zigzag(u64::from(line.task).wrapping_sub(u64::from(last.task))));
+                if streams {
+                    self.varint(to_zigzag(u64::from(line.stream).wrapping_sub(u64::from(last.stream))));
+                }
+            }
+            self.varint(to_zigzag(line.counter.wrapping_sub(last.counter)));
+            last = *line;
         }
     }
 

@@ -54,6 +54,10 @@ pub mod notes {
     pub const PYTHON_UNKNOWN: u32 = 1;
     /// The interpreter was found and its frames are read.
     pub const PYTHON_READ: u32 = 2;
+    /// Kernels were asked for and another profiler holds the callbacks that tell their names and numbers.
+    pub const PROFILING_TAKEN: u32 = 4;
+    /// Kernels were asked for and a device's task log could not be had.
+    pub const TASK_LOG_REFUSED: u32 = 8;
 }
 
 pub const CONFIG_CAPACITY: usize = 1536;

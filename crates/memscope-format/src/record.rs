@@ -26,6 +26,12 @@ pub mod extended {
     pub const RANGE_START: u8 = 34;
     pub const RANGE_END: u8 = 35;
     pub const SNAPSHOT: u8 = 80;
+    pub const LAUNCH: u8 = 40;
+    pub const TASK: u8 = 41;
+    pub const KERNEL_NAME: u8 = 42;
+    pub const STREAM_EXPANSION: u8 = 43;
+    pub const DEVICE_CLOCK: u8 = 44;
+    pub const EXECUTIONS: u8 = 45;
 }
 
 /// Who hands out device memory. Each has addresses of its own: the same number in two spaces is two blocks.
@@ -155,4 +161,29 @@ pub mod free_stack {
     pub const NONE: u8 = 0;
     /// A varint as in an allocation follows.
     pub const GIVEN: u8 = 1;
+}
+
+/// A line of a device's task log: a task began or ended. Numbers are as the device wrote them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Execution {
+    /// 0 where the device does not tell it.
+    pub stream: u16,
+    pub task: u32,
+    /// Which kind of unit carried it out: the six bits of the type in the log.
+    pub unit: u8,
+    pub end: bool,
+    /// The device's counter at that moment.
+    pub counter: u64,
+}
+
+/// Most lines in one record.
+pub const MOST_EXECUTIONS: usize = 512;
+
+/// The first byte of a line in a record of executions.
+pub mod execution {
+    pub const END: u8 = 1;
+    pub const UNIT_SHIFT: u32 = 1;
+    pub const UNIT_MASK: u8 = 0x3f;
+    /// Stream and task are those of the line before.
+    pub const SAME_TASK: u8 = 0x80;
 }

@@ -198,7 +198,7 @@ pub struct NoteEvent<'e> {
     pub id: u64,
     pub time_ns: u64,
     pub thread: u32,
-    /// Of marks and steps: the device the thread uses.
+    /// Of marks, steps and launches without a task: the device the thread uses.
     pub device: Device,
     pub stack: StackId,
     pub kind: NoteKind<'e>,
@@ -236,6 +236,13 @@ pub enum NoteKind<'e> {
         name: &'e str,
         memory: SnapshotMemory,
     },
+    /// A kernel was launched, or a device began or ended it, by the device's own clock.
+    Kernel {
+        phase: KernelPhase,
+        name: Option<&'e str>,
+        stream: Option<u32>,
+        task: Option<u32>,
+    },
 }
 
 /// The books of a device at one moment: those of its framework's pool, or, where no framework told of one, of the driver's
@@ -246,6 +253,13 @@ pub struct SnapshotMemory {
     pub max_reserved: u64,
     pub allocated: u64,
     pub max_allocated: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum KernelPhase {
+    Launch,
+    ExecuteStart,
+    ExecuteEnd,
 }
 
 /// The driver's functions that can run out of memory.

@@ -101,13 +101,13 @@ impl Lane {
     }
 
     #[inline]
-    pub(crate) fn has_visible_devices(&self) -> bool {
-        self.definitions.visible_devices.is_some()
+    pub(crate) fn has_news(&self) -> bool {
+        self.definitions.news.is_some()
     }
 
-    /// The list of visible devices, once after it was met.
-    pub(crate) fn take_visible_devices(&mut self) -> Option<String> {
-        self.definitions.visible_devices.take()
+    /// What the lane told that matters to all, once after it was met.
+    pub(crate) fn take_news(&mut self) -> News {
+        self.definitions.news.take().map_or_else(News::default, |news| *news)
     }
 
     /// How many bytes of the spool were read since the last call.
@@ -135,7 +135,16 @@ struct Definitions {
     frames: Vec<Frame>,
     /// Of the newest event that has one.
     text: String,
-    visible_devices: Option<String>,
+    /// Rare; a word to look at for each event.
+    news: Option<Box<News>>,
+}
+
+/// What one lane tells and all need.
+#[derive(Default)]
+pub(crate) struct News {
+    pub(crate) visible_devices: Option<String>,
+    /// By their hashes.
+    pub(crate) kernel_names: Vec<(u64, String)>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -181,7 +190,12 @@ impl Definitions {
                 self.define(id, Node { parent, frame: Some(frame), known: None });
             }
             Definition::Text { text: bytes, .. } => self.text = text(bytes),
-            Definition::VisibleDevices { text: bytes } => self.visible_devices = Some(text(bytes)),
+            Definition::VisibleDevices { text: bytes } => {
+                self.news.get_or_insert_default().visible_devices = Some(text(bytes));
+            }
+            Definition::KernelName { hash, text: bytes } => {
+                self.news.get_or_insert_default().kernel_names.push((hash, text(bytes)));
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! A recorded process as one stream of events in time order: memory events, each with its block, its stack and the
-//! running totals of its pool, and notes (marks, steps, refused allocations).
+//! running totals of its pool, and notes (marks, steps, refused allocations, launches and executions of kernels).
 //!
 //! [`find_processes`] finds what was recorded below an output directory, [`Process::open`] opens one process, and
 //! [`Process::trace`] streams its events ([`Process::replay`] those of memory only): the lanes of the spool are merged
@@ -22,10 +22,12 @@
 
 mod books;
 mod device_books;
+mod device_clock;
 mod device_numbers;
 mod directory;
 mod error;
 mod event;
+mod kernel_books;
 mod lane;
 mod notes;
 mod outcome;
@@ -34,6 +36,7 @@ mod replay;
 mod selection;
 mod settings;
 mod stacks;
+mod task_log;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
@@ -42,9 +45,10 @@ mod tests;
 pub use directory::{Found, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
-    Action, BlockId, Device, DriverTraits, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, RefusedCall,
-    Selection, SnapshotMemory, TraceEvent,
+    Action, BlockId, Device, DriverTraits, KernelPhase, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool,
+    RefusedCall, Selection, SnapshotMemory, TraceEvent,
 };
+pub use kernel_books::KernelCounts;
 pub use memscope_format::decode::{ProcessInfo, ProcessState};
 pub use outcome::{LiveBlock, OutOfMemory, Outcome, PoolUsage};
 pub use process::Process;

@@ -1,5 +1,5 @@
 //! What a replay came to.
-use crate::{BlockId, Device, Origin, Pool, RefusedCall, StackId};
+use crate::{BlockId, Device, KernelCounts, Origin, Pool, RefusedCall, StackId};
 
 /// The sums of a whole replay, or of its part up to where the visitor broke off.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,7 @@ pub struct Outcome {
     pub out_of_memory: Vec<OutOfMemory>,
     /// How many it refused.
     pub refusals: u64,
+    pub kernels: KernelCounts,
     /// What could not be read, one sentence a place.
     pub damage: Vec<String>,
     /// Why recording ended before the process did.

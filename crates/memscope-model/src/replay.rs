@@ -1,16 +1,21 @@
 //! Merging the lanes of a spool by time.
+mod kernels;
+
+use self::kernels::{LogTotals, LogTurn};
 use crate::books::{Books, Moment};
 use crate::device_books::Allocation;
 use crate::device_numbers::DeviceNumbers;
+use crate::kernel_books::{KernelBooks, TaskId};
 use crate::lane::Lane;
 use crate::notes::{OpenRanges, ThreadDevices};
 use crate::selection::Gate;
 use crate::settings::Settings;
+use crate::task_log::{TaskLog, is_of_task_log};
 use crate::{
     BlockId, Device, MemoryEvent, ModelError, NoteEvent, NoteKind, OutOfMemory, Outcome, Pool, RefusedCall, Selection,
     Stacks, TraceEvent,
 };
-use memscope_format::decode::{Event, EventKind, Spool, SpoolError, StackRef, Timeline};
+use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Timeline};
 use memscope_format::layout::StopReason;
 use memscope_format::record::{Space, SystemKind, UNKNOWN_DEVICE};
 use std::cmp::Reverse;
@@ -31,6 +36,8 @@ pub(crate) struct Replay<'p> {
     device_numbers: DeviceNumbers,
     thread_devices: ThreadDevices,
     ranges: OpenRanges,
+    kernels: KernelBooks,
+    log_totals: LogTotals,
     problems: Vec<String>,
     out_of_memory: Vec<OutOfMemory>,
     refusals: u64,
@@ -78,7 +85,7 @@ impl Delivery {
 struct Pending {
     lane: Lane,
     event: Event,
-    /// The event contradicts the books, and what could be done about it was.
+    /// The event contradicts the books, or a name is missing, and what could be done about it was.
     settled: bool,
 }
 
@@ -97,6 +104,8 @@ impl<'p> Replay<'p> {
             device_numbers: DeviceNumbers::default(),
             thread_devices: ThreadDevices::default(),
             ranges: OpenRanges::default(),
+            kernels: KernelBooks::default(),
+            log_totals: LogTotals::default(),
             problems: Vec::new(),
             out_of_memory: Vec::new(),
             refusals: 0,
@@ -112,18 +121,41 @@ impl<'p> Replay<'p> {
         outcome.damage.extend(self.spool.damage().iter().map(ToString::to_string));
         let mut progress = Progress { whole: self.spool.recorded_bytes().max(1), done: 0, report: progress };
         let mut lanes = Vec::new();
+        let mut logs = Vec::new();
         let mut order = BinaryHeap::new();
         for number in self.spool.lanes() {
             let mut pending = Pending { lane: Lane::new(number), event: NO_EVENT, settled: false };
-            if self.advance(&mut pending)? {
+            if !self.advance(&mut pending)? {
+                finish(pending.lane.cursor(), &mut outcome);
+            } else if is_of_task_log(pending.event.kind) {
+                let log = TaskLog::open(self.spool, number, &self.timeline)?;
+                log.devices_without_streams().for_each(|device| self.kernels.see_without_streams(device));
+                logs.push(log);
+            } else {
                 order.push(Reverse((pending.event.ticks, lanes.len())));
                 lanes.push(Some(pending));
-            } else {
-                finish(&pending.lane, &mut outcome);
+            }
+        }
+        // Numbered after the lanes, so that a launch comes before an execution of the same tick.
+        for (index, log) in (lanes.len()..).zip(&mut logs) {
+            if let Some(ticks) = log.next_ticks(self.spool, &self.timeline)? {
+                order.push(Reverse((ticks, index)));
             }
         }
         // Two lanes with events of the same tick take turns by number: which came first cannot be told any more.
         while let Some(Reverse((ticks, index))) = order.pop() {
+            if let Some(log) = index.checked_sub(lanes.len()).and_then(|number| logs.get_mut(number)) {
+                let limit = order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
+                match self.run_log(log, index, limit, visit, &mut progress)? {
+                    LogTurn::Over(ticks) => order.push(Reverse((ticks, index))),
+                    LogTurn::Finished => {}
+                    LogTurn::Interrupted => {
+                        self.interrupted = true;
+                        break;
+                    }
+                }
+                continue;
+            }
             let Some(pending) = lanes[index].as_mut() else { continue };
             if pending.event.ticks != ticks {
                 // The event that was due was taken out of turn.
@@ -144,9 +176,14 @@ impl<'p> Replay<'p> {
                         break;
                     }
                 }
+                Turn::NameMissing { until } => {
+                    pending.settled = true;
+                    order.push(Reverse((pending.event.ticks, index)));
+                    self.search_names(&mut lanes, until)?;
+                }
                 // Dropping the lane gives its block back: a program may have had thousands of threads.
                 Turn::Finished => {
-                    finish(&pending.lane, &mut outcome);
+                    finish(pending.lane.cursor(), &mut outcome);
                     lanes[index] = None;
                 }
                 Turn::Interrupted => {
@@ -156,7 +193,11 @@ impl<'p> Replay<'p> {
             }
         }
         for pending in lanes.iter().flatten() {
-            finish(&pending.lane, &mut outcome);
+            finish(pending.lane.cursor(), &mut outcome);
+        }
+        for log in &logs {
+            finish(log.cursor(), &mut outcome);
+            self.log_totals.add(log);
         }
         if !self.interrupted {
             (progress.report)(1.0);
@@ -178,6 +219,12 @@ impl<'p> Replay<'p> {
             let Event { ticks, thread, stack, kind } = pending.event;
             if !pending.settled && limit.0 != u64::MAX && self.books.contradiction(kind).is_some() {
                 return Ok(Turn::Contradiction);
+            }
+            if kind == EventKind::Launch
+                && !pending.settled
+                && let Some(until) = self.missing_name(pending)?
+            {
+                return Ok(Turn::NameMissing { until });
             }
             pending.settled = false;
             let stack = pending.lane.stack(stack, self.stacks).unwrap_or_else(|rest| {
@@ -244,7 +291,7 @@ impl<'p> Replay<'p> {
             let stack = pending.lane.stack(missing.stack, self.stacks).unwrap_or_else(|rest| rest);
             let now = Moment { time_ns, thread: missing.thread, stack };
             if was_next && !self.advance(pending)? {
-                finish(&pending.lane, outcome);
+                finish(pending.lane.cursor(), outcome);
                 *place = None;
             }
             self.recorded += 1;
@@ -298,16 +345,22 @@ impl<'p> Replay<'p> {
     #[inline(always)]
     fn advance(&mut self, pending: &mut Pending) -> Result<bool, SpoolError> {
         let more = pending.lane.advance(self.spool, self.stacks, &mut pending.event)?;
-        if pending.lane.has_visible_devices() {
-            self.see_devices(&mut pending.lane);
+        if pending.lane.has_news() {
+            self.see_news(&mut pending.lane);
         }
         Ok(more)
     }
 
+    /// Takes in what a lane told that matters to all.
     #[cold]
-    fn see_devices(&mut self, lane: &mut Lane) {
-        let list = lane.take_visible_devices().unwrap_or_default();
-        self.problems.extend(self.device_numbers.see(&list).err());
+    fn see_news(&mut self, lane: &mut Lane) {
+        let news = lane.take_news();
+        if let Some(list) = news.visible_devices {
+            self.problems.extend(self.device_numbers.see(&list).err());
+        }
+        for (hash, name) in news.kernel_names {
+            self.kernels.define_name(hash, name);
+        }
     }
 
     /// Books an event that is not about host memory and goes on to the lane's next; some have to wait for that.
@@ -320,6 +373,12 @@ impl<'p> Replay<'p> {
         pending: &mut Pending,
         visit: Visit<'_>,
     ) -> Result<ControlFlow<(), bool>, SpoolError> {
+        if kind == EventKind::Launch {
+            return Ok(match self.enter_launch(now, pending, visit)? {
+                ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
+                ControlFlow::Break(()) => ControlFlow::Break(()),
+            });
+        }
         if !waits_for_total(kind) {
             return Ok(match self.enter_rare(now, kind, &pending.lane, visit) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
@@ -386,6 +445,17 @@ impl<'p> Replay<'p> {
             | EventKind::HostMap { .. }
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. } => ControlFlow::Continue(()),
+            EventKind::Task { device, stream, task, name } => {
+                self.enter_task(now, TaskId::reported(device, stream, task), name, visit)
+            }
+            EventKind::StreamExpansion { status } => {
+                self.kernels.set_expanded(status);
+                ControlFlow::Continue(())
+            }
+            // Task logs have lanes of their own; launches were booked before.
+            EventKind::DeviceClock { .. } | EventKind::Execution { .. } | EventKind::Launch => {
+                self.books.counts.implausible()
+            }
         }
     }
 
@@ -502,8 +572,11 @@ impl<'p> Replay<'p> {
         outcome.unmatched_frees = counts.unmatched_frees;
         outcome.replaced_blocks = counts.replaced_blocks;
         outcome.unknown_unmaps = counts.unknown_unmaps;
-        outcome.implausible_events = counts.implausible_events;
+        outcome.implausible_events = counts.implausible_events + self.log_totals.foreign;
+        outcome.kernels = self.kernels.counts;
         outcome.problems = self.problems;
+        let taken = self.spool.process().profiling_taken();
+        outcome.problems.extend(kernels::problems(&self.kernels, &self.log_totals, taken));
         if delivery.events > 0 && !self.interrupted {
             outcome.problems.extend(delivery.gate.never_open());
         }
@@ -555,6 +628,10 @@ enum Turn {
     Over,
     /// The lane's next event cannot be what happened next.
     Contradiction,
+    /// The lane's next event is a launch whose name other lanes may tell until then.
+    NameMissing {
+        until: u64,
+    },
     Finished,
     Interrupted,
 }
@@ -573,9 +650,9 @@ impl Progress<'_> {
     }
 }
 
-fn finish(lane: &Lane, outcome: &mut Outcome) {
-    outcome.damage.extend(lane.cursor().damage().iter().map(ToString::to_string));
-    outcome.unknown_records += lane.cursor().unknown_records();
+fn finish(cursor: &LaneCursor, outcome: &mut Outcome) {
+    outcome.damage.extend(cursor.damage().iter().map(ToString::to_string));
+    outcome.unknown_records += cursor.unknown_records();
 }
 
 fn stop_reason(spool: &Spool) -> Option<String> {

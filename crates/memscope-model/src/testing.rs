@@ -15,8 +15,8 @@
 
 use memscope_format::encode::{self, Deltas, Extended, NodeDeltas};
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
+pub use memscope_format::record::{Execution, HOST_DEVICE, Space, SystemKind, UNKNOWN_DEVICE};
 use memscope_format::record::{FrameRecord, StackRef};
-pub use memscope_format::record::{HOST_DEVICE, Space, SystemKind, UNKNOWN_DEVICE};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -260,6 +260,53 @@ impl SpoolBuilder {
 
     pub fn range_end(&mut self, lane: LaneNumber, ticks: u64, id: u64) -> &mut Self {
         self.extended(lane, ticks, true, &Extended::RangeEnd { id })
+    }
+
+    pub fn launch(&mut self, lane: LaneNumber, ticks: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Launch)
+    }
+
+    /// The runtime's report of a task; `name` 0 for what is no kernel.
+    pub fn task(&mut self, lane: LaneNumber, ticks: u64, device: u32, stream: u32, task: u32, name: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Task { device, stream, task, name })
+    }
+
+    pub fn kernel_name(&mut self, lane: LaneNumber, hash: u64, name: &str) -> &mut Self {
+        self.definition(lane, &Extended::KernelName { hash, text: name.as_bytes() })
+    }
+
+    pub fn stream_expansion(&mut self, lane: LaneNumber, ticks: u64, status: u8) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::StreamExpansion { status })
+    }
+
+    pub fn device_clock(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        device: u32,
+        counter: u64,
+        frequency_khz: u64,
+    ) -> &mut Self {
+        let record = Extended::DeviceClock { device, frequency_khz, counter, width: 10 };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    /// Lines of a task log, read at `ticks`.
+    pub fn executions(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        device: u32,
+        streams: bool,
+        lines: &[Execution],
+    ) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Executions { device, streams, lines })
+    }
+
+    /// Another profiler holds the callbacks.
+    pub fn profiling_taken(&mut self) -> &mut Self {
+        self.header_u32(offset_of!(ProcessHeader, notes), layout::notes::PROFILING_TAKEN);
+        self
     }
 
     /// A module that is mapped for 16 MiB from `bias` on.

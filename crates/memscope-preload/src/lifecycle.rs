@@ -7,6 +7,7 @@ extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_
 }
 
 extern "C" fn destructor() {
+    crate::hooks::end_task_logs();
     memscope_recorder::process_ends();
 }
 

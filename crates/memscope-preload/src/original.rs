@@ -13,23 +13,32 @@ pub(crate) struct Original {
     /// The driver's own name for what other libraries call by `name`.
     inner: Option<&'static CStr>,
     library: Option<&'static CStr>,
+    /// Where other versions of CANN have it.
+    other_library: Option<&'static CStr>,
     address: AtomicUsize,
 }
 
 impl Original {
     /// A function of libc.
     pub(crate) const fn next(name: &'static CStr) -> Original {
-        Original { name, inner: None, library: None, address: AtomicUsize::new(0) }
+        Original { name, inner: None, library: None, other_library: None, address: AtomicUsize::new(0) }
     }
 
     /// A function of a library that may be loaded out of sight.
     pub(crate) const fn of(library: &'static CStr, name: &'static CStr) -> Original {
-        Original { name, inner: None, library: Some(library), address: AtomicUsize::new(0) }
+        Original { name, inner: None, library: Some(library), other_library: None, address: AtomicUsize::new(0) }
+    }
+
+    /// The same, where it is in one library or, in other versions, in another.
+    pub(crate) const fn of_either(library: &'static CStr, other: &'static CStr, name: &'static CStr) -> Original {
+        let (library, other_library) = (Some(library), Some(other));
+        Original { name, inner: None, library, other_library, address: AtomicUsize::new(0) }
     }
 
     /// The same, where newer versions export a second symbol that is not meant to be interposed.
     pub(crate) const fn with_inner(library: &'static CStr, name: &'static CStr, inner: &'static CStr) -> Original {
-        Original { name, inner: Some(inner), library: Some(library), address: AtomicUsize::new(0) }
+        let library = Some(library);
+        Original { name, inner: Some(inner), library, other_library: None, address: AtomicUsize::new(0) }
     }
 
     /// The original's address, 0 if no other object has one.
@@ -47,9 +56,10 @@ impl Original {
         // SAFETY: the word is on our stack and does not change.
         let _guard = unsafe { Guard::enter(&raw const mark as usize) };
         let mut found = self.in_scope(libc::RTLD_NEXT, libc::RTLD_DEFAULT);
-        if found == 0
-            && let Some(library) = self.library
-        {
+        for library in [self.library, self.other_library].into_iter().flatten() {
+            if found != 0 {
+                break;
+            }
             // SAFETY: takes a reference to a library that is loaded, or gives null; loads nothing.
             let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
             if !handle.is_null() {
@@ -94,3 +104,7 @@ pub(crate) use call_original;
 pub(crate) const DRIVER_ABSENT: c_int = 0xfffe;
 /// What ACL says of an internal failure.
 pub(crate) const ACL_ABSENT: c_int = 500_000;
+/// What the runtime says where it has no such function.
+pub(crate) const RUNTIME_ABSENT: c_int = 0x99;
+/// The same of ACL, for launches.
+pub(crate) const ACL_LAUNCH_ABSENT: c_int = 500_003;

@@ -335,6 +335,9 @@ fn take_over(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
         // SAFETY: a published lane stays mapped; only its atomic owner is touched before it is ours.
         let owner = unsafe { &(*lane.as_ptr()).owner };
         let previous = owner.load(Acquire);
+        if previous == KEPT {
+            continue;
+        }
         // Our own number on a lane that is not ours: the kernel gave us a dead thread's id.
         let gone = previous == thread || (previous != 0 && !sys::thread_exists(process.pid, previous));
         if gone && owner.compare_exchange(previous, thread, AcqRel, Relaxed).is_ok() {
@@ -385,6 +388,34 @@ impl Lane {
             self.writer.next_calibration = now.ticks + self.calibration_pause;
         }
     }
+}
+
+/// The owner of a lane that is kept for one purpose and not for whoever comes next.
+const KEPT: u32 = u32::MAX;
+
+/// Makes `lane`, or a new one if it is null, the calling thread's until it ends, and nobody else's afterwards.
+/// Returns it, to be handed on to the next thread with the same purpose; null if there is none to be had.
+///
+/// # Safety
+/// `lane` is null or was returned by this function to a thread that does not use it any more.
+pub(crate) unsafe fn keep(lane: *mut Lane) -> *mut Lane {
+    let Some(process) = process::ensure() else { return ptr::null_mut() };
+    let thread = sys::gettid();
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own; the caller vouches for the lane, and a new one is ours.
+    unsafe {
+        match lane.as_mut() {
+            Some(lane) => lane.writer.change_thread(thread),
+            None => {
+                let Some(lane) = Lane::create(process, thread) else { return ptr::null_mut() };
+                (*lane.as_ptr()).owner.store(KEPT, Release);
+                (*slot).lane = lane.as_ptr();
+                return lane.as_ptr();
+            }
+        }
+        (*slot).lane = lane;
+    }
+    lane
 }
 
 /// In ticks: about a millisecond and about a second of a 2.5 GHz counter.

@@ -21,14 +21,19 @@ mod config;
 pub mod control;
 pub mod device;
 mod files;
+pub mod kernel;
 mod lane;
 mod names;
 mod process;
 pub mod slot;
 mod stacks;
+pub mod task_log;
 mod writer;
 
 pub use config::Wanted;
 pub use lane::{Entry, host_alloc, host_free, host_map, host_moved, host_remapped, host_unmap, ticks_now};
 pub use process::{initialise, process_ends, wanted};
 pub use stacks::library_unloaded;
+
+/// For hooks with threads of their own.
+pub use memscope_sys as sys;

@@ -3,6 +3,7 @@ use crate::clock::{self, Calibration};
 use crate::config::{self, Config, Wanted};
 use crate::control;
 use crate::files::SpoolFile;
+use crate::kernel::Kernels;
 use crate::lane::Lane;
 use crate::names::Path;
 use crate::slot::Guard;
@@ -34,6 +35,7 @@ pub(crate) struct Process {
     pub(crate) hand: AtomicU32,
     stopped: AtomicBool,
     calibrating: AtomicBool,
+    pub(crate) kernels: Kernels,
 }
 
 struct Files {
@@ -107,6 +109,13 @@ pub(crate) fn ensure() -> Option<&'static Process> {
             _ => sys::yield_now(),
         }
     }
+}
+
+/// The process's recording if it has begun.
+pub(crate) fn current() -> Option<&'static Process> {
+    // SAFETY: the page is mapped for the rest of the process's life once published.
+    let process = unsafe { IMAGE.process.load(Acquire).as_ref() }?;
+    (process.state.load(Acquire) == STATE_RECORDING).then_some(process)
 }
 
 pub(crate) fn config() -> &'static Config {
@@ -403,6 +412,11 @@ impl Process {
             self.calibrating.store(false, Release);
         }
         now
+    }
+
+    /// Adds to what the header says about the recording as a whole.
+    pub(crate) fn note(&self, bits: u32) {
+        self.header().notes.fetch_or(bits, Relaxed);
     }
 
     pub(crate) fn lose_without_window(&self, events: u64) {

@@ -22,10 +22,17 @@ pub struct Slot {
     pub(crate) recording: bool,
     /// Events lost that way since the lane last looked.
     pub(crate) interrupted: u32,
+    /// Where the launch hook that is at work on this thread keeps its mark, 0 for none, and the mark.
+    launch: usize,
+    launch_word: usize,
+    /// The launch epoch of the process ([`crate::kernel`]) this thread has settled with; 0 none.
+    pub(crate) launch_epoch: u32,
+    /// The device it then launched on.
+    pub(crate) launch_device: u32,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.
-const RESERVED: usize = 32;
+const RESERVED: usize = 64;
 const _: () = assert!(size_of::<Slot>() <= RESERVED);
 
 /// The calling thread's slot.
@@ -39,6 +46,9 @@ pub fn offset() -> isize {
     tls::offset()
 }
 
+/// No stack is larger; a frame further away is not of this stack.
+const SAME_STACK: usize = 64 << 20;
+
 /// For a hook entered at `stack_pointer` that finds the guard taken: whether it may take it all the same, because the
 /// hook that had it was left by `longjmp` (out of a signal handler) and will never release it.
 ///
@@ -49,8 +59,6 @@ pub fn offset() -> isize {
 /// Called on entry of a hook, before it uses the recorder.
 #[cold]
 pub unsafe fn may_take_over(stack_pointer: usize) -> bool {
-    /// No stack is larger; a guard further away is not of this stack.
-    const SAME_STACK: usize = 64 << 20;
     let slot = current();
     // SAFETY: the slot is the thread's own; the guarded word is read only if it can be.
     unsafe {
@@ -103,6 +111,55 @@ impl Drop for Guard {
     }
 }
 
+/// A launch in progress on the calling thread. Launch functions call each other; only the outermost is a launch.
+///
+/// Not the guard above: what the program's libraries allocate within a launch is theirs, and is recorded.
+pub struct Launch {
+    slot: *mut Slot,
+}
+
+impl Launch {
+    /// `None` if this call is part of another launch. A launch that was left by a jump is recognised as a guard is.
+    ///
+    /// # Safety
+    /// `mark` is a place on the calling thread's stack whose word does not change before the launch is dropped.
+    #[inline(always)]
+    pub unsafe fn enter(mark: usize) -> Option<Launch> {
+        let slot = current();
+        // SAFETY: the slot is the thread's own; the caller vouches for the word.
+        unsafe {
+            if (*slot).launch != 0 && is_within(mark, (*slot).launch, (*slot).launch_word) {
+                return None;
+            }
+            (*slot).launch = mark;
+            (*slot).launch_word = *(mark as *const usize);
+        }
+        Some(Launch { slot })
+    }
+}
+
+impl Drop for Launch {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the slot outlives the hook; it is the calling thread's.
+        unsafe { (*self.slot).launch = 0 };
+    }
+}
+
+/// Whether a frame at `place` was called from the frame whose mark `word` is at `outer`, if that is still there.
+///
+/// # Safety
+/// `place` is on the calling thread's stack.
+unsafe fn is_within(place: usize, outer: usize, word: usize) -> bool {
+    /// So close above a live frame there is stack; further away the kernel is asked first.
+    const NEAR: usize = 16 << 10;
+    let distance = outer.wrapping_sub(place);
+    distance <= SAME_STACK
+        && (distance <= NEAR || memscope_sys::is_readable(outer))
+        // SAFETY: the word can be read, as was just made sure.
+        && unsafe { *(outer as *const usize) } == word
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +203,26 @@ mod tests {
             // Further in, but the frame that held it is gone.
             (&raw mut stack[1]).write_volatile(3);
             assert!(Guard::enter(below).is_some());
+        }
+    }
+
+    #[test]
+    fn a_launch_within_a_launch_is_none_and_one_left_by_a_jump_does_not_count() {
+        let mut stack = [11, 22];
+        let (below, above) = places(&stack);
+        // SAFETY: the words are changed only where the launch counts as left.
+        unsafe {
+            let outer = Launch::enter(above).unwrap();
+            assert!(Launch::enter(below).is_none());
+            drop(outer);
+            core::mem::forget(Launch::enter(below).unwrap());
+            core::mem::forget(Launch::enter(above).unwrap());
+            assert!(Launch::enter(below).is_none());
+            (&raw mut stack[1]).write_volatile(33);
+            assert!(Launch::enter(below).is_some());
+            // Somewhere that cannot be read.
+            (*current()).launch = below + (48 << 20);
+            assert!(Launch::enter(below).is_some());
         }
     }
 }

@@ -81,10 +81,15 @@ impl Writer {
 
     /// Writes an event that is an extended record; counts it as lost if it finds no room.
     pub(crate) fn extended_event(&mut self, ticks: u64, record: &Extended<'_>) {
+        self.extended_events(ticks, record, 1);
+    }
+
+    /// The same for a record that holds several events.
+    pub(crate) fn extended_events(&mut self, ticks: u64, record: &Extended<'_>, events: u64) {
         if self.extended(ticks, record) {
-            self.events += 1;
+            self.events += events;
         } else {
-            self.lose(1);
+            self.lose(events);
         }
     }
 

@@ -2,6 +2,7 @@
 use crate::{Errno, nr, result, syscall6};
 use core::ffi::CStr;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
 
 const AT_FDCWD: usize = -100isize as usize;
 
@@ -192,6 +193,52 @@ pub fn clock_ns(clock: Clock) -> u64 {
     time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
 }
 
+/// Gives the calling thread a name, of which the kernel keeps 15 bytes.
+pub fn name_thread(name: &CStr) {
+    const PR_SET_NAME: usize = 15;
+    // SAFETY: the kernel copies a C string.
+    unsafe { syscall6(nr::PRCTL, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+/// The signals a thread does not take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignalMask(u64);
+
+impl SignalMask {
+    /// All but those the C library keeps for itself: `setuid` waits until every thread has taken one of them.
+    pub const EVERYTHING: SignalMask = SignalMask(!(1 << 31 | 1 << 32 | 1 << 33));
+}
+
+/// Sets the calling thread's mask and returns the one it had.
+pub fn set_signal_mask(mask: SignalMask) -> SignalMask {
+    const SIG_SETMASK: usize = 2;
+    let mut before = 0u64;
+    // SAFETY: both sets are eight bytes, as the last argument says.
+    unsafe {
+        let (new, old) = (&raw const mask.0 as usize, &raw mut before as usize);
+        syscall6(nr::RT_SIGPROCMASK, [SIG_SETMASK, new, old, 8, 0, 0]);
+    }
+    SignalMask(before)
+}
+
+/// Sleeps while `word` is `value`, until [`wake_all`] or for `nanoseconds` at most. May return early.
+pub fn wait_while(word: &AtomicU32, value: u32, nanoseconds: u64) {
+    const FUTEX_WAIT_PRIVATE: usize = 128;
+    let timeout = [nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000];
+    // SAFETY: the word and the `timespec` outlive the call.
+    unsafe {
+        let (word, timeout) = (word.as_ptr() as usize, &raw const timeout as usize);
+        syscall6(nr::FUTEX, [word, FUTEX_WAIT_PRIVATE, value as usize, timeout, 0, 0]);
+    }
+}
+
+/// Wakes everyone who sleeps in [`wait_while`] on `word`.
+pub fn wake_all(word: &AtomicU32) {
+    const FUTEX_WAKE_PRIVATE: usize = 129;
+    // SAFETY: the kernel uses the address as a name only.
+    unsafe { syscall6(nr::FUTEX, [word.as_ptr() as usize, FUTEX_WAKE_PRIVATE, i32::MAX as usize, 0, 0, 0]) };
+}
+
 /// Whether eight bytes at `address` can be read, asked of the kernel so that a wrong guess is an answer and not a
 /// fault: a deliberately invalid `rt_sigprocmask` reads its set before it rejects the request.
 pub fn is_readable(address: usize) -> bool {
@@ -215,6 +262,31 @@ mod tests {
         // SAFETY: nobody else knows the page.
         unsafe { unmap(page, 4096) };
         assert!(!is_readable(page.as_ptr() as usize));
+    }
+
+    #[test]
+    fn a_mask_is_set_and_given_back() {
+        let before = set_signal_mask(SignalMask::EVERYTHING);
+        let all = set_signal_mask(before);
+        // Three are left out, two cannot be blocked.
+        assert_eq!(all.0.count_ones(), 59);
+        assert_eq!(set_signal_mask(before), before);
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_word_is_another_or_the_time_is_over() {
+        let word = AtomicU32::new(1);
+        wait_while(&word, 2, u64::MAX / 2);
+        wait_while(&word, 1, 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                word.store(3, std::sync::atomic::Ordering::Release);
+                wake_all(&word);
+            });
+            while word.load(std::sync::atomic::Ordering::Acquire) == 1 {
+                wait_while(&word, 1, 1_000_000_000);
+            }
+        });
     }
 
     #[test]

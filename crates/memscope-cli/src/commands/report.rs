@@ -34,7 +34,9 @@ pub fn report_run(
     for line in summary::of_run(&batch.reports, &run.output_dir) {
         printer.summary(&line);
     }
-    let npu_seen = batch.reports.iter().flat_map(|report| &report.pools).any(|pool| pool.device != Device::Cpu);
+    let npu_seen = batch.reports.iter().any(|report| {
+        report.outcome.kernels.launches > 0 || report.pools.iter().any(|pool| pool.device != Device::Cpu)
+    });
     if settings.devices.npu != NpuSelection::None && !npu_seen {
         printer.note(&"NPU memory was asked for and no NPU event came");
     }

@@ -46,6 +46,22 @@ impl Timeline {
         };
         monotonic.saturating_add(self.epoch_offset).clamp(1, i128::from(i64::MAX)) as u64
     }
+
+    /// The ticks at a wall clock time: the inverse of [`Timeline::epoch_ns`], within a tick.
+    pub fn ticks(&self, epoch_ns: u64) -> u64 {
+        let monotonic = i128::from(epoch_ns) - self.epoch_offset;
+        let next = self.points.partition_point(|point| i128::from(point.1) <= monotonic);
+        let ticks = match (self.points.len(), next) {
+            (1, _) => i128::from(self.points[0].0) + (monotonic - i128::from(self.points[0].1)),
+            (count, next) => {
+                let right = next.clamp(1, count - 1);
+                let (t0, n0) = self.points[right - 1];
+                let (t1, n1) = self.points[right];
+                i128::from(t0) + (monotonic - i128::from(n0)).saturating_mul(i128::from(t1 - t0)) / i128::from(n1 - n0)
+            }
+        };
+        ticks.clamp(0, i128::from(u64::MAX)) as u64
+    }
 }
 
 #[cfg(test)]
@@ -60,6 +76,9 @@ mod tests {
         assert_eq!(line.epoch_ns(1500), 100_500_000);
         assert_eq!(line.epoch_ns(4000), 103_000_000);
         assert_eq!(line.epoch_ns(500), 99_500_000);
+        for ticks in [500, 1000, 1500, 2000, 2999, 3000, 4000] {
+            assert_eq!(line.ticks(line.epoch_ns(ticks)), ticks);
+        }
     }
 
     proptest! {
@@ -73,6 +92,8 @@ mod tests {
             ticks.sort_unstable();
             let times: Vec<u64> = ticks.iter().map(|t| line.epoch_ns(*t)).collect();
             prop_assert!(times.is_sorted());
+            let back: Vec<u64> = times.iter().map(|time| line.ticks(*time)).collect();
+            prop_assert!(back.is_sorted());
         }
     }
 }

@@ -3,7 +3,8 @@ use super::records::{self, Record};
 use super::spool::{Block, Place, Spool};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
 use crate::encode::{Deltas, NodeDeltas};
-use crate::record::StackRef;
+use crate::record::{Execution, StackRef};
+use std::ops::Range;
 
 /// A position in a lane. Holds one block in memory; goes on after [`Spool::refresh`].
 #[derive(Debug)]
@@ -22,8 +23,21 @@ pub struct LaneCursor {
     thread: u32,
     /// Texts given numbers so far.
     texts: u32,
+    /// The rest of a record of executions.
+    batch: Option<Batch>,
     damage: Vec<Damage>,
     unknown_records: u64,
+}
+
+/// Lines of a task log that are not handed out yet.
+#[derive(Clone, Debug)]
+struct Batch {
+    ticks: u64,
+    device: u32,
+    streams: bool,
+    /// Where they are in the payload.
+    lines: Range<usize>,
+    last: Execution,
 }
 
 impl LaneCursor {
@@ -39,6 +53,7 @@ impl LaneCursor {
             last_node: Box::default(),
             thread: 0,
             texts: 0,
+            batch: None,
             damage: Vec::new(),
             unknown_records: 0,
         }
@@ -70,6 +85,9 @@ impl LaneCursor {
         define: &mut dyn FnMut(Definition<'_>),
     ) -> Result<Option<Event>, SpoolError> {
         loop {
+            if let Some(event) = self.next_execution() {
+                return Ok(Some(event));
+            }
             while let Some(rest) = self.payload.get(self.at..).filter(|rest| !rest.is_empty()) {
                 let Ok((ticks, record, length)) = records::read(rest, &mut self.last, &mut self.last_node) else {
                     let damage = Damage::Record { lane: self.lane, generation: self.generation, offset: self.at };
@@ -95,11 +113,42 @@ impl LaneCursor {
                     }
                     Record::Thread(thread) => self.thread = thread,
                     Record::Definition(definition) => define(definition),
+                    Record::Executions { device, streams, lines } => {
+                        let lines = self.at - lines.len()..self.at;
+                        self.batch = Some(Batch { ticks, device, streams, lines, last: Execution::default() });
+                        if let Some(event) = self.next_execution() {
+                            return Ok(Some(event));
+                        }
+                    }
                     Record::Unknown => self.unknown_records += 1,
                 }
             }
             if !self.load_more(spool)? {
                 return Ok(None);
+            }
+        }
+    }
+
+    /// The next line of the record of executions at hand.
+    fn next_execution(&mut self) -> Option<Event> {
+        let batch = self.batch.as_mut()?;
+        let bytes = self.payload.get(batch.lines.clone()).filter(|bytes| !bytes.is_empty());
+        match bytes.map(|bytes| records::execution_line(bytes, batch.streams, batch.last)) {
+            Some(Ok((line, length))) => {
+                batch.lines.start += length;
+                batch.last = line;
+                let kind = EventKind::Execution { device: batch.device, streams: batch.streams, line };
+                Some(Event { ticks: batch.ticks, thread: self.thread, stack: StackRef::NONE, kind })
+            }
+            Some(Err(_)) => {
+                let (lane, generation, offset) = (self.lane, self.generation, batch.lines.start);
+                self.damage.push(Damage::Record { lane, generation, offset });
+                self.batch = None;
+                None
+            }
+            None => {
+                self.batch = None;
+                None
             }
         }
     }

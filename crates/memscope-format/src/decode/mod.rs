@@ -6,6 +6,8 @@
 //! [`LaneCursor::next_event`].
 mod clock;
 mod error;
+#[cfg(test)]
+mod kernel_record_tests;
 mod lane;
 mod process;
 mod records;

@@ -45,6 +45,16 @@ impl ProcessInfo {
         self.notes & layout::notes::PYTHON_UNKNOWN != 0
     }
 
+    /// Kernels were asked for, and another profiler holds the callbacks that tell their names and numbers.
+    pub fn profiling_taken(&self) -> bool {
+        self.notes & layout::notes::PROFILING_TAKEN != 0
+    }
+
+    /// Kernels were asked for, and a device's task log could not be had.
+    pub fn task_log_refused(&self) -> bool {
+        self.notes & layout::notes::TASK_LOG_REFUSED != 0
+    }
+
     /// Parses the header page; the error says what is wrong with it.
     pub(super) fn parse(page: &[u8]) -> Result<ProcessInfo, HeaderError> {
         let u32_of = |offset: usize| u32_at(page, offset).ok_or(HeaderError::Truncated);

@@ -2,8 +2,8 @@
 use super::u64_at;
 use crate::encode::{Deltas, NodeDeltas};
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, FrameRecord, SIZE_LENGTHS, Space, StackRef, SystemKind, TIME_LENGTHS, extended,
-    frame, free_stack, kind, node_parent, stack_field,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, Execution, FrameRecord, SIZE_LENGTHS, Space, StackRef, SystemKind, TIME_LENGTHS,
+    execution, extended, frame, free_stack, kind, node_parent, stack_field,
 };
 
 /// Something that happened in the process.
@@ -82,6 +82,31 @@ pub enum EventKind {
         device: u32,
         text: u32,
     },
+    /// The thread is about to launch a kernel.
+    Launch,
+    /// The runtime gave a task its number; `task` is the word it reported, `name` the hash of the kernel's, 0 for none.
+    Task {
+        device: u32,
+        stream: u32,
+        task: u32,
+        name: u64,
+    },
+    StreamExpansion {
+        status: u8,
+    },
+    /// The device's counter at the event's time, give or take half of `width` ticks.
+    DeviceClock {
+        device: u32,
+        frequency_khz: u64,
+        counter: u64,
+        width: u64,
+    },
+    /// A line of a device's task log. The event's time is when it was read; `streams` says whether it has a stream.
+    Execution {
+        device: u32,
+        streams: bool,
+        line: Execution,
+    },
 }
 
 /// Something later records of the same lane refer to.
@@ -117,6 +142,11 @@ pub enum Definition<'a> {
     VisibleDevices {
         text: &'a [u8],
     },
+    /// What a kernel's hash stands for, in all lanes.
+    KernelName {
+        hash: u64,
+        text: &'a [u8],
+    },
 }
 
 /// What the record at hand is.
@@ -133,6 +163,12 @@ pub(super) enum Record<'a> {
     },
     Thread(u32),
     Definition(Definition<'a>),
+    /// Lines of a task log, to be read one by one with [`execution_line`].
+    Executions {
+        device: u32,
+        streams: bool,
+        lines: &'a [u8],
+    },
     /// A type of a later version; skipped.
     Unknown,
 }
@@ -302,8 +338,53 @@ fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) ->
             let device = fields.small()?;
             Record::TextEvent { text: fields.text()?, kind: EventKind::Snapshot { device, text: 0 } }
         }
+        extended::LAUNCH => Record::Event { stack: StackRef::NONE, kind: EventKind::Launch },
+        extended::TASK => {
+            let (device, stream, task) = (fields.small()?, fields.small()?, fields.small()?);
+            Record::Event {
+                stack: StackRef::NONE,
+                kind: EventKind::Task { device, stream, task, name: fields.integer(8)? },
+            }
+        }
+        extended::KERNEL_NAME => {
+            Record::Definition(Definition::KernelName { hash: fields.integer(8)?, text: fields.text()? })
+        }
+        extended::STREAM_EXPANSION => {
+            Record::Event { stack: StackRef::NONE, kind: EventKind::StreamExpansion { status: fields.byte()? } }
+        }
+        extended::DEVICE_CLOCK => {
+            let (device, frequency_khz) = (fields.small()?, fields.varint()?);
+            let (counter, width) = (fields.integer(8)?, fields.varint()?);
+            Record::Event {
+                stack: StackRef::NONE,
+                kind: EventKind::DeviceClock { device, frequency_khz, counter, width },
+            }
+        }
+        extended::EXECUTIONS => {
+            let (device, flags) = (fields.small()?, fields.byte()?);
+            let lines = fields.bytes.get(fields.at..).unwrap_or_default();
+            Record::Executions { device, streams: flags & 1 != 0, lines }
+        }
         _ => Record::Unknown,
     })
+}
+
+/// Reads the line of a task log at the start of `bytes`, which follows `last`; returns its length too.
+pub(super) fn execution_line(bytes: &[u8], streams: bool, last: Execution) -> Result<(Execution, usize), Nonsense> {
+    let mut fields = Fields { bytes, at: 0 };
+    let first = fields.byte()?;
+    let mut line = last;
+    line.end = first & execution::END != 0;
+    line.unit = first >> execution::UNIT_SHIFT & execution::UNIT_MASK;
+    if first & execution::SAME_TASK == 0 {
+        // Only the low bits count: a difference that leaves the range wraps.
+        line.task = u64::from(last.task).wrapping_add(from_zigzag(fields.varint()?)) as u32;
+        if streams {
+            line.stream = u64::from(last.stream).wrapping_add(from_zigzag(fields.varint()?)) as u16;
+        }
+    }
+    line.counter = last.counter.wrapping_add(from_zigzag(fields.varint()?));
+    Ok((line, fields.at))
 }
 
 struct Fields<'a> {

@@ -1,7 +1,8 @@
+use super::kernels::kernels_on_two_threads;
 use super::{check_books, devices, properties, replay_directory};
 use crate::testing::SpoolBuilder;
 use crate::{Process, Stacks, TraceEvent};
-use memscope_format::layout::{EVENTS_FILE, PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOWS_FILE};
+use memscope_format::layout::{EVENTS_FILE, PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOW_SIZE, WINDOWS_FILE};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,6 +60,37 @@ proptest! {
         steps in devices::steps(), harms in proptest::collection::vec(harm(), 1..5),
     ) {
         replay_harmed(&mut devices::build(&steps), &harms);
+    }
+
+    #[test]
+    fn harmed_recordings_of_kernels_end_in_an_error_or_in_order(
+        harms in proptest::collection::vec((0u32..4, harm()), 1..5),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        kernels_on_two_threads().write(directory.path()).unwrap();
+        for (window, (to_windows, harm)) in harms {
+            let file = if to_windows { WINDOWS_FILE } else { EVENTS_FILE };
+            let path = directory.path().join("spool").join(file);
+            let mut bytes = fs::read(&path).unwrap();
+            let start = if to_windows { PROCESS_HEADER_SIZE + window as usize % 3 * WINDOW_SIZE } else { 0 };
+            let mut harmed = bytes.split_off(start.min(bytes.len()));
+            harm.apply(&mut harmed, if to_windows { WINDOW_HEADER_SIZE + 900 } else { usize::MAX });
+            bytes.extend(harmed);
+            fs::write(&path, bytes).unwrap();
+        }
+        let Ok(mut process) = Process::open(directory.path()) else { return Ok(()) };
+        let mut last = 0;
+        let outcome = process.trace(
+            &mut |event, _| {
+                if let TraceEvent::Note(note) = event {
+                    assert!(note.time_ns >= last);
+                    last = note.time_ns;
+                }
+                ControlFlow::Continue(())
+            },
+            &mut |_| {},
+        );
+        prop_assert!(outcome.is_err() || outcome.unwrap().kernels.launches <= 1000);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The runtime's public face: its beginning and end, and host memory registered for the device.
 //!
 //! `aclrtMalloc` is not hooked and must not be: MindSpore finds CANN by asking who defines it.
-use super::recording;
+use super::{profiling, recording, task_log};
 use crate::original::{ACL_ABSENT, Original, call_original};
 use core::ffi::{c_char, c_int, c_void};
 use memscope_recorder::device::{self, DeviceBlock, HOST_DEVICE, Space, SystemKind};
@@ -54,6 +54,7 @@ pub(super) unsafe extern "C" fn host_unregister(address: *mut c_void, stack: usi
 }
 
 pub(super) unsafe extern "C" fn initialise(config: *const c_char, stack: usize, frame: usize) -> c_int {
+    profiling::offer();
     let answer = call_original!(INIT, fn(*const c_char) -> c_int, (config), ACL_ABSENT);
     if answer == SUCCESS {
         note(SystemKind::AclInit, 0, stack, frame);
@@ -63,6 +64,8 @@ pub(super) unsafe extern "C" fn initialise(config: *const c_char, stack: usize, 
 
 /// The argument is whatever the register held: the function takes none.
 pub(super) unsafe extern "C" fn finalise(_: usize, stack: usize, frame: usize) -> c_int {
+    // The driver must still be there to stop its log.
+    task_log::end_all();
     let answer = call_original!(FINALIZE, fn() -> c_int, (), ACL_ABSENT);
     if answer == SUCCESS {
         note(SystemKind::AclFinalize, 0, stack, frame);
@@ -71,9 +74,11 @@ pub(super) unsafe extern "C" fn finalise(_: usize, stack: usize, frame: usize) -
 }
 
 pub(super) unsafe extern "C" fn set_device(device: i32, stack: usize, frame: usize) -> c_int {
+    profiling::offer();
     let answer = call_original!(SET_DEVICE, fn(i32) -> c_int, (device), ACL_ABSENT);
     if answer == SUCCESS && device >= 0 {
         note(SystemKind::SetDevice, device as u64, stack, frame);
+        memscope_recorder::kernel::device_chosen(device as u32);
     }
     answer
 }

@@ -1,5 +1,5 @@
 //! The driver: device memory by address and by handle.
-use super::recording;
+use super::{profiling, recording};
 use crate::original::{DRIVER_ABSENT, Original, call_original};
 use core::ffi::{c_int, c_void};
 use memscope_recorder::device::{self, DeviceBlock, HOST_DEVICE, Space};
@@ -20,6 +20,8 @@ pub(super) unsafe extern "C" fn allocate(
     stack: usize,
     frame: usize,
 ) -> c_int {
+    // Often the first we see of a framework that begins without `aclInit`.
+    profiling::offer();
     let answer = call_original!(ALLOC, fn(*mut *mut c_void, u64, u64) -> c_int, (address, size, flag), DRIVER_ABSENT);
     let Flag { device, attributes } = Flag::decode(flag);
     match answer {
@@ -59,6 +61,7 @@ pub(super) unsafe extern "C" fn create(
     stack: usize,
     frame: usize,
 ) -> c_int {
+    profiling::offer();
     let answer = call_original!(
         CREATE,
         fn(*mut *mut c_void, usize, *const Properties, u64) -> c_int,

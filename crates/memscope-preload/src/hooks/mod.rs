@@ -3,6 +3,9 @@ mod acl;
 mod dl;
 mod hal;
 mod mstx;
+mod profiling;
+mod runtime;
+mod task_log;
 
 stub!(halMemAlloc(3) => hal::allocate);
 stub!(halMemFree(1) => hal::free);
@@ -13,6 +16,7 @@ stub!(aclrtHostUnregister(1) => acl::host_unregister);
 stub!(aclInit(1) => acl::initialise);
 stub!(aclFinalize(1) => acl::finalise);
 stub!(aclrtSetDevice(1) => acl::set_device);
+// The ten launch functions are in `runtime`, in a list of their own.
 
 /// Runs `record` with the thread's guard, which hides what the recorder itself does; not at all if this call is part of
 /// another hook's recording.
@@ -25,3 +29,14 @@ fn recording(stack_pointer: usize, frame_pointer: usize, record: impl FnOnce(mem
         record(memscope_recorder::Entry { stack_pointer, frame_pointer });
     }
 }
+
+/// The same for code that is called without a stub and takes no stacks.
+#[inline(always)]
+fn hidden<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let mark = 0usize;
+    // SAFETY: the word is on our stack and does not change.
+    let _guard = unsafe { memscope_recorder::slot::Guard::enter(&raw const mark as usize) }?;
+    Some(work())
+}
+
+pub(crate) use task_log::end_all as end_task_logs;

@@ -3,13 +3,13 @@ use core::arch::{asm, global_asm};
 
 global_asm!(
     ".pushsection .tbss.msmemscope_slot, \"awT\", @nobits",
-    ".balign 32",
+    ".balign 64",
     ".globl msmemscope_slot",
     ".hidden msmemscope_slot",
     ".type msmemscope_slot, @object",
-    ".size msmemscope_slot, 32",
+    ".size msmemscope_slot, 64",
     "msmemscope_slot:",
-    ".zero 32",
+    ".zero 64",
     ".popsection",
 );
 

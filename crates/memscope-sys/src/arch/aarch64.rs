@@ -45,5 +45,7 @@ pub mod nr {
     pub const MREMAP: usize = 216;
     pub const MMAP: usize = 222;
     pub const MADVISE: usize = 233;
+    pub const PRCTL: usize = 167;
+    pub const FUTEX: usize = 98;
     pub const PRLIMIT64: usize = 261;
 }

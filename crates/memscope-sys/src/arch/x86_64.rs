@@ -46,5 +46,7 @@ pub mod nr {
     pub const MKDIRAT: usize = 258;
     pub const READLINKAT: usize = 267;
     pub const FALLOCATE: usize = 285;
+    pub const PRCTL: usize = 157;
+    pub const FUTEX: usize = 202;
     pub const PRLIMIT64: usize = 302;
 }

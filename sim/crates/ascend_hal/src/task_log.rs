@@ -11,8 +11,9 @@ use crate::memory::device_count;
 
 /// The one channel there is.
 const TASK_CHANNEL: u32 = 50;
-/// What the real driver keeps before it drops is not known; this is ample for a reader that comes back now and then.
-const MOST_BYTES: usize = 8 << 20;
+/// What the real driver keeps before it drops is not known; this is ample for a reader that has to wait for its turn on a
+/// machine with few cores, while programs launch a kernel in a microsecond.
+const MOST_BYTES: usize = 64 << 20;
 /// How long a read of an empty channel waits, so that a reader that only loops does not burn a core.
 const PATIENCE: Duration = Duration::from_millis(20);
 const MAGIC: u32 = 0x6bd3;

@@ -19,6 +19,8 @@ pub static HCCL_BUFFER_BYTES: Number = Number::new("SIM_HCCL_BUFFER_BYTES", 0);
 pub static STREAM_EXPAND: Number = Number::new("SIM_STREAM_EXPAND", 0);
 /// Whether task tracks are reported only after a profiling start command.
 pub static PROFILING_NEEDS_COMMAND: Number = Number::new("SIM_PROFILING_NEEDS_COMMAND", 0);
+/// Whether another profiler holds the callbacks, so that registering fails.
+pub static PROFILING_TAKEN: Number = Number::new("SIM_PROFILING_TAKEN", 0);
 
 /// Whether device and pinned memory can be touched. Without it an allocation is two table entries and no system call.
 pub static MAP_MEMORY: Number = Number::new("SIM_MAP_MEMORY", 1);

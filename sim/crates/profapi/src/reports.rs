@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sim_boundary::Text;
+use sim_boundary::{Text, settings};
 
 const CALLBACK_COMPACT: i32 = 4;
 const CALLBACK_API: i32 = 9;
@@ -27,7 +27,7 @@ fn registered(kind: i32) -> Option<*mut c_void> {
 #[unsafe(no_mangle)]
 pub extern "C" fn MsprofRegisterProfileCallback(kind: i32, function: *mut c_void, length: u32) -> i32 {
     let Some(slot) = usize::try_from(kind).ok().and_then(|kind| REGISTERED.get(kind)) else { return -1 };
-    if length as usize != size_of::<*mut c_void>() {
+    if settings::PROFILING_TAKEN.get() != 0 || length as usize != size_of::<*mut c_void>() {
         return -1;
     }
     slot.store(function, Ordering::Release);

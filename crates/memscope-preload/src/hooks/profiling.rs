@@ -1,0 +1,175 @@
+//! The runtime's reports to a profiler: kernel names, and the numbers of tasks.
+//!
+//! Claimed only if kernels are asked for, because there is room for one profiler: whoever registers last gets the reports.
+use super::hidden;
+use crate::original::Original;
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use memscope_recorder::kernel;
+
+static REGISTER: Original = Original::of(c"libprofapi.so", c"MsprofRegisterProfileCallback");
+
+/// Who has the callbacks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Callbacks {
+    Ours,
+    /// Another profiler, or nobody: there is no profiling library.
+    NotOurs,
+}
+
+static STATE: AtomicU8 = AtomicU8::new(UNTRIED);
+const UNTRIED: u8 = 0;
+const TRYING: u8 = 1;
+const OURS: u8 = 2;
+const TAKEN: u8 = 3;
+const ABSENT: u8 = 4;
+
+/// Registers if it can be done already. Called early, because the runtime may ask for the hash of a name, once, when the
+/// kernel is loaded.
+#[inline]
+pub(super) fn offer() {
+    if STATE.load(Acquire) == UNTRIED && memscope_recorder::wanted().kernels {
+        hidden(attempt);
+    }
+}
+
+/// Registers before the first launch at the latest, and says what came of it.
+pub(super) fn ensure() -> Callbacks {
+    offer();
+    // The runtime needs the library: if it is not there now, it will not come.
+    let _ = STATE.compare_exchange(UNTRIED, ABSENT, AcqRel, Acquire);
+    while STATE.load(Acquire) == TRYING {
+        memscope_recorder::sys::yield_now();
+    }
+    match STATE.load(Acquire) {
+        OURS => Callbacks::Ours,
+        TAKEN => {
+            hidden(kernel::note_profiling_taken);
+            Callbacks::NotOurs
+        }
+        _ => Callbacks::NotOurs,
+    }
+}
+
+#[cold]
+fn attempt() {
+    let address = REGISTER.address();
+    if address == 0 || STATE.compare_exchange(UNTRIED, TRYING, AcqRel, Acquire).is_err() {
+        return;
+    }
+    // SAFETY: the function of this name has this type.
+    let register: unsafe extern "C" fn(c_int, *mut c_void, u32) -> c_int = unsafe { core::mem::transmute(address) };
+    let ours = !another_profiler_runs()
+        && CALLBACKS.iter().all(|(kind, function)| {
+            // SAFETY: the functions have the types their kinds ask for, and are never unloaded.
+            unsafe { register(*kind, function.0, size_of::<*mut c_void>() as u32) == 0 }
+        });
+    STATE.store(if ours { OURS } else { TAKEN }, Release);
+}
+
+/// CANN lets a later profiler silently replace an earlier one, so its return code does not tell: look for signs of
+/// `msprof`, which starts programs with this variable, and of `mspti`.
+fn another_profiler_runs() -> bool {
+    if kernel::is_set(b"PROFILER_SAMPLECONFIG=") {
+        return true;
+    }
+    // SAFETY: takes a reference to a library that is loaded, or gives null; loads nothing.
+    unsafe {
+        let handle = libc::dlopen(c"libmspti.so".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        libc::dlerror();
+        libc::dlerror();
+        !handle.is_null()
+    }
+}
+
+/// An address that is the same for all threads.
+struct Function(*mut c_void);
+
+// SAFETY: a function may be called from anywhere.
+unsafe impl Sync for Function {}
+
+/// Kinds of callback, in the order of registration.
+static CALLBACKS: [(c_int, Function); 3] = [
+    (12, Function(hash_of_name as *mut c_void)),
+    (4, Function(on_compact_report as *mut c_void)),
+    (9, Function(on_api_report as *mut c_void)),
+];
+
+/// The runtime asks for the number of a name.
+unsafe extern "C" fn hash_of_name(name: *const c_char, length: usize) -> u64 {
+    /// Longer ones are no names; what is hashed must be all of it.
+    const LONGEST: usize = 1 << 20;
+    if name.is_null() || length > LONGEST {
+        return 0;
+    }
+    // SAFETY: the caller gives that many bytes.
+    let name = unsafe { core::slice::from_raw_parts(name.cast::<u8>(), length) };
+    let hash = kernel::name_hash(name);
+    if hash != 0 && !kernel::name_is_known(hash) {
+        // SAFETY: the guard is held.
+        hidden(|| unsafe { kernel::define_name(hash, name) });
+    }
+    hash
+}
+
+/// `struct MsprofCompactInfo`.
+#[repr(C)]
+struct CompactReport {
+    magic: u16,
+    level: u16,
+    kind: u32,
+    thread: u32,
+    length: u32,
+    time: u64,
+    body: TaskTrack,
+}
+
+#[repr(C)]
+struct TaskTrack {
+    device: u16,
+    stream: u16,
+    task: u32,
+    kind: u64,
+    name: u64,
+    reserved: [u64; 2],
+}
+
+const _: () = assert!(size_of::<CompactReport>() == 64);
+
+/// The runtime reports something small.
+unsafe extern "C" fn on_compact_report(_aging: u32, data: *const c_void, length: u32) -> c_int {
+    const BAD_LENGTH: c_int = 5;
+    const RUNTIME: u16 = 5000;
+    const TASK_TRACK: u32 = 802;
+    const STREAM_EXPANSION: u32 = 804;
+    if data.is_null() || length as usize != size_of::<CompactReport>() {
+        return BAD_LENGTH;
+    }
+    // SAFETY: the caller gives a whole report.
+    let report = unsafe { data.cast::<CompactReport>().read_unaligned() };
+    match (report.level, report.kind) {
+        (RUNTIME, TASK_TRACK) => {
+            let TaskTrack { device, stream, task, name, .. } = report.body;
+            let device = u32::from(device);
+            // SAFETY: the guard is held.
+            hidden(|| unsafe { kernel::task(device, u32::from(stream), task, name) });
+            // A stream of a device other than the thread's: see to its log before the next launch, not in here.
+            if kernel::task_log(device).is_some_and(|log| log.is_idle() && log.want()) {
+                kernel::unsettle();
+            }
+        }
+        // The first byte of the body.
+        (RUNTIME, STREAM_EXPANSION) => {
+            // SAFETY: the guard is held.
+            hidden(|| unsafe { kernel::stream_expansion(report.body.device as u8) });
+        }
+        _ => {}
+    }
+    0
+}
+
+/// Without it nothing is reported; what it says we do not need.
+unsafe extern "C" fn on_api_report(_aging: u32, _data: *const c_void) -> c_int {
+    0
+}

@@ -1,0 +1,179 @@
+//! Kernels: launches, the numbers and names the runtime gives them, and what the process knows about its devices' task
+//! logs.
+use crate::lane::{Entry, record};
+use crate::process;
+use crate::slot;
+use crate::task_log::TaskLog;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use memscope_format::encode::Extended;
+use memscope_format::layout::notes;
+
+/// Most devices of a machine, and hash values remembered as written down.
+const DEVICES: usize = 64;
+const NAMES: usize = 4096;
+
+/// What a process knows of kernels. In the process's memory, so that a forked child finds zeroes: it has no reader of a
+/// task log, and its recording has no names yet.
+pub(crate) struct Kernels {
+    names: [AtomicU64; NAMES],
+    logs: [TaskLog; DEVICES],
+    /// Raised when all threads have to look again at the device they launch on; see [`is_settled`].
+    epoch: AtomicU32,
+}
+
+/// The calling thread is about to launch a kernel.
+///
+/// # Safety
+/// Called with the guard held.
+pub unsafe fn launch() {
+    // SAFETY: passed on.
+    unsafe { record(Entry::NO_STACK, 1, |lane, ticks, _| lane.writer.extended_event(ticks, &Extended::Launch)) };
+}
+
+/// The runtime gave the next task of a stream its number. `task` is the whole word it reports; `name` is 0 for what is
+/// no kernel.
+///
+/// # Safety
+/// Called with the guard held.
+pub unsafe fn task(device: u32, stream: u32, task: u32, name: u64) {
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::Task { device, stream, task, name });
+        });
+    }
+}
+
+/// How stream and task numbers are packed in task logs from now on.
+///
+/// # Safety
+/// Called with the guard held.
+pub unsafe fn stream_expansion(status: u8) {
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::StreamExpansion { status });
+        });
+    }
+}
+
+/// The number that stands for a name in the runtime's reports: two rolling products, side by side.
+pub fn name_hash(name: &[u8]) -> u64 {
+    let (high, low) = name.iter().fold((0u32, 0u32), |(high, low), byte| {
+        let byte = u32::from(*byte);
+        (high.wrapping_mul(29).wrapping_add(byte), low.wrapping_mul(131).wrapping_add(byte))
+    });
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Whether the name of this hash was written down. A wrong no costs a second definition, which does no harm.
+pub fn name_is_known(hash: u64) -> bool {
+    let Some(process) = process::current() else { return false };
+    process.kernels.names.get(name_place(hash)).is_some_and(|place| place.load(Relaxed) == hash)
+}
+
+/// Writes down what `hash` stands for.
+///
+/// # Safety
+/// Called with the guard held.
+pub unsafe fn define_name(hash: u64, text: &[u8]) {
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 0, |lane, ticks, _| {
+            lane.writer.definition(ticks, &Extended::KernelName { hash, text });
+        });
+    }
+    // One place for each hash: of two names that share it, each is defined again when it comes after the other.
+    if let Some(process) = process::current()
+        && let Some(place) = process.kernels.names.get(name_place(hash))
+    {
+        place.store(hash, Release);
+    }
+}
+
+fn name_place(hash: u64) -> usize {
+    (hash ^ hash >> 32) as usize % NAMES
+}
+
+/// Whether the calling thread has nothing to look after before it launches: the task log of its device was seen to, and
+/// since then it chose no other, no log ended or was missed, and the process did not fork.
+#[inline(always)]
+pub fn is_settled() -> bool {
+    let Some(process) = process::current() else { return false };
+    // SAFETY: the slot is the thread's own.
+    let settled = unsafe { (*slot::current()).launch_epoch };
+    settled == process.kernels.epoch.load(Relaxed).wrapping_add(1)
+}
+
+/// The epoch to settle with, taken before the looking begins.
+pub fn epoch() -> u32 {
+    process::ensure().map_or(0, |process| process.kernels.epoch.load(Relaxed).wrapping_add(1))
+}
+
+/// The calling thread has looked, and launches on this device, as the program numbers it.
+pub fn settle(epoch: u32, device: u32) {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own.
+    unsafe { ((*slot).launch_epoch, (*slot).launch_device) = (epoch, device) };
+}
+
+/// The calling thread chose a device; many choose the same again and again.
+pub fn device_chosen(device: u32) {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own.
+    unsafe {
+        if (*slot).launch_device != device {
+            (*slot).launch_epoch = 0;
+        }
+    }
+}
+
+/// Every thread has to look again.
+pub fn unsettle() {
+    if let Some(process) = process::current() {
+        process.kernels.epoch.fetch_add(1, Relaxed);
+    }
+}
+
+/// The task log of a device, by its physical number; `None` if nothing is recorded yet, or there can be no such device.
+pub fn task_log(device: u32) -> Option<&'static TaskLog> {
+    process::current()?.kernels.logs.get(device as usize)
+}
+
+/// All task logs, by device.
+pub fn task_logs() -> impl Iterator<Item = (u32, &'static TaskLog)> {
+    let logs = process::current().map_or([].as_slice(), |process| process.kernels.logs.as_slice());
+    (0u32..).zip(logs)
+}
+
+/// Another profiler holds the callbacks.
+pub fn note_profiling_taken() {
+    if let Some(process) = process::ensure() {
+        process.note(notes::PROFILING_TAKEN);
+    }
+}
+
+/// A device's task log cannot be had.
+pub fn note_task_log_refused() {
+    if let Some(process) = process::ensure() {
+        process.note(notes::TASK_LOG_REFUSED);
+    }
+}
+
+/// Whether an environment variable is set, given its name and `=`.
+pub fn is_set(name_and_equals: &[u8]) -> bool {
+    crate::config::variable(name_and_equals).is_some_and(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_of_the_runtime() {
+        assert_eq!(name_hash(b"AddF16Kernel"), 0x5ab7_fa27_babd_ba77);
+        assert_eq!(name_hash(b"MatMulV2"), 0x4199_db10_b0a3_c2d8);
+        assert_eq!(name_hash(b""), 0);
+    }
+}
