@@ -1,6 +1,6 @@
 //! One lane of the spool: where it stands, and what its numbers mean.
 use crate::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};
-use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError};
+use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError, TensorShape};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -91,6 +91,16 @@ impl Lane {
         &self.definitions.text
     }
 
+    /// Path and name of the newest launch, where they are known.
+    pub(crate) fn launch(&self) -> (Option<&str>, Option<&str>) {
+        (self.definitions.launch_path.as_deref(), self.definitions.launch_name.as_deref())
+    }
+
+    /// The tensor of the newest access.
+    pub(crate) fn tensor(&self) -> &TensorShape {
+        &self.definitions.tensor
+    }
+
     #[inline]
     pub(crate) fn has_visible_devices(&self) -> bool {
         self.definitions.visible_devices.is_some()
@@ -127,6 +137,9 @@ struct Definitions {
     /// Of the newest event that has one.
     text: String,
     visible_devices: Option<String>,
+    launch_path: Option<String>,
+    launch_name: Option<String>,
+    tensor: TensorShape,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -185,6 +198,11 @@ impl Definitions {
             }
             Definition::Text { text: bytes, .. } => self.text = text(bytes),
             Definition::VisibleDevices { text: bytes } => self.visible_devices = Some(text(bytes)),
+            Definition::Launch { path, name } => {
+                let known = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));
+                (self.launch_path, self.launch_name) = (known(path), known(name));
+            }
+            Definition::Tensor(shape) => self.tensor = shape,
         }
     }
 

@@ -27,6 +27,7 @@ mod directory;
 mod error;
 mod event;
 mod lane;
+mod launches;
 mod notes;
 mod outcome;
 mod process;
@@ -42,8 +43,8 @@ mod tests;
 pub use directory::{Found, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
-    Action, BlockId, Device, DriverTraits, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, RefusedCall,
-    Selection, TraceEvent,
+    Access, AccessMode, AccessedBlock, Action, AtbOperator, BlockId, Device, DriverTraits, MemoryEvent, NoteEvent,
+    NoteKind, Origin, PageSize, Phase, Pool, RefusedCall, Selection, TensorOwner, TraceEvent,
 };
 pub use memscope_format::decode::{ProcessInfo, ProcessState};
 pub use outcome::{LiveBlock, OutOfMemory, Outcome, PoolUsage};

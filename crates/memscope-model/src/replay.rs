@@ -3,16 +3,17 @@ use crate::books::{Books, Moment};
 use crate::device_books::Allocation;
 use crate::device_numbers::DeviceNumbers;
 use crate::lane::Lane;
+use crate::launches::{OpenOperators, kernel_name};
 use crate::notes::{OpenRanges, ThreadDevices};
 use crate::selection::Gate;
 use crate::settings::Settings;
 use crate::{
-    BlockId, Device, MemoryEvent, ModelError, NoteEvent, NoteKind, OutOfMemory, Outcome, Pool, RefusedCall, Selection,
-    StackId, Stacks, TraceEvent,
+    Access, AtbOperator, BlockId, Device, MemoryEvent, ModelError, NoteEvent, NoteKind, OutOfMemory, Outcome, Pool, RefusedCall, Selection,
+    StackId, Stacks, TensorOwner, TraceEvent,
 };
 use memscope_format::decode::{Event, EventKind, Spool, SpoolError, Timeline};
 use memscope_format::layout::StopReason;
-use memscope_format::record::{Space, SystemKind};
+use memscope_format::record::{Phase, Space, SystemKind};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -31,6 +32,7 @@ pub(crate) struct Replay<'p> {
     device_numbers: DeviceNumbers,
     thread_devices: ThreadDevices,
     ranges: OpenRanges,
+    operators: OpenOperators,
     problems: Vec<String>,
     out_of_memory: Vec<OutOfMemory>,
     refusals: u64,
@@ -97,6 +99,7 @@ impl<'p> Replay<'p> {
             device_numbers: DeviceNumbers::default(),
             thread_devices: ThreadDevices::default(),
             ranges: OpenRanges::default(),
+            operators: OpenOperators::default(),
             problems: Vec::new(),
             out_of_memory: Vec::new(),
             refusals: 0,
@@ -379,7 +382,79 @@ impl<'p> Replay<'p> {
             | EventKind::HostMap { .. }
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. } => ControlFlow::Continue(()),
+            EventKind::Heap { space, device, address, size } => {
+                let device = device_numbers.device(space, device);
+                books.devices.heap(space, device, address, size, &mut books.counts);
+                ControlFlow::Continue(())
+            }
+            EventKind::HeapEnd { space, address } => {
+                let mut emit = |event: &mut MemoryEvent| delivery.memory(event, stacks, &mut *visit);
+                books.devices.heap_end(now, space, address, &mut books.counts, &mut emit)
+            }
+            EventKind::AtbOperatorStart { .. }
+            | EventKind::AtbOperatorEnd { .. }
+            | EventKind::AtbKernel { .. }
+            | EventKind::Access { .. } => self.enter_launch(now, kind, lane, visit),
         }
+    }
+
+    /// Operators and kernels, and what they are given.
+    fn enter_launch(&mut self, now: Moment, kind: EventKind, lane: &Lane, visit: Visit<'_>) -> ControlFlow<()> {
+        let (path, name) = lane.launch();
+        match kind {
+            EventKind::AtbOperatorStart { launch, device, workspace, workspace_size } => {
+                let device = self.device_of_launch(device, now.thread);
+                let operator = AtbOperator { name, path, workspace, workspace_size };
+                self.operators.start(launch, device, &operator);
+                self.launch(now, device, NoteKind::AtbOperator { phase: Phase::Start, operator }, visit)
+            }
+            EventKind::AtbOperatorEnd { launch } => {
+                // The start of one that nobody knows is in a part of the recording that is lost.
+                let Some(open) = self.operators.end(launch) else { return ControlFlow::Continue(()) };
+                let kind = NoteKind::AtbOperator { phase: Phase::End, operator: open.lend() };
+                self.launch(now, open.device, kind, visit)
+            }
+            EventKind::AtbKernel { phase, device } => {
+                let device = self.device_of_launch(device, now.thread);
+                let kind = NoteKind::AtbKernel { phase, name: path.and_then(kernel_name), path };
+                self.launch(now, device, kind, visit)
+            }
+            EventKind::Access { mode, owner, device, address, size } => {
+                let device = self.device_of_launch(device, now.thread);
+                let block = self.books.devices.around(device, address);
+                let tensor = lane.tensor();
+                let access = Access {
+                    mode,
+                    owner,
+                    name: name.or(path.and_then(kernel_name).filter(|_| owner == TensorOwner::AtbKernel)),
+                    address,
+                    size,
+                    block,
+                    dtype: tensor.dtype,
+                    format: tensor.format,
+                    dimensions: tensor.dimensions(),
+                };
+                let device = block.map_or(device, |block| block.device);
+                self.launch(now, device, NoteKind::Access(access), visit)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Programs are asked for their device in their own numbers; where that gave nothing, it is that of the thread.
+    fn device_of_launch(&self, number: u32, thread: u32) -> Device {
+        match self.device_numbers.seen_by_program(number) {
+            Device::Unknown => self.thread_devices.of(thread),
+            device => device,
+        }
+    }
+
+    fn launch(&mut self, now: Moment, device: Device, kind: NoteKind<'_>, visit: Visit<'_>) -> ControlFlow<()> {
+        if !self.delivery.gate.devices.contains(device) {
+            return ControlFlow::Continue(());
+        }
+        let chosen = self.delivery.gate.is_open();
+        self.note(now, device, kind, chosen, visit)
     }
 
     fn enter_system(&mut self, now: Moment, kind: SystemKind, value: u64, visit: Visit<'_>) -> ControlFlow<()> {

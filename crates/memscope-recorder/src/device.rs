@@ -69,6 +69,33 @@ pub unsafe fn pool_total(space: Space, device: u32, total: u64) {
     }
 }
 
+/// A pool that tells each of its heaps took one.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn heap(space: Space, device: u32, address: u64, size: u64) {
+    note_visible_devices();
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::Heap { space, device, address, size });
+        });
+    }
+}
+
+/// It gave the heap at `address` up.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn heap_end(space: Space, address: u64) {
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::HeapEnd { space, address });
+        });
+    }
+}
+
 /// The driver had no memory left.
 ///
 /// # Safety
@@ -131,7 +158,7 @@ pub unsafe fn range_end(id: u64) {
 
 /// Which devices the process was given, once, as the variable stands at its first device event: programs set it after
 /// their start.
-fn note_visible_devices() {
+pub(crate) fn note_visible_devices() {
     static NOTED: AtomicBool = AtomicBool::new(false);
     if NOTED.swap(true, Relaxed) {
         return;

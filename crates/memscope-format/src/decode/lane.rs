@@ -1,5 +1,5 @@
 //! One lane's records, in the order they were written.
-use super::records::{self, Record};
+use super::records::{self, Launch, Record};
 use super::spool::{Block, Place, Spool};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
 use crate::encode::Deltas;
@@ -20,6 +20,8 @@ pub struct LaneCursor {
     thread: u32,
     /// Texts given numbers so far.
     texts: u32,
+    /// The last path of the generation at hand.
+    path: Vec<u8>,
     damage: Vec<Damage>,
     unknown_records: u64,
 }
@@ -36,6 +38,7 @@ impl LaneCursor {
             last: Deltas::at(0),
             thread: 0,
             texts: 0,
+            path: Vec::new(),
             damage: Vec::new(),
             unknown_records: 0,
         }
@@ -69,10 +72,7 @@ impl LaneCursor {
         loop {
             while let Some(rest) = self.payload.get(self.at..).filter(|rest| !rest.is_empty()) {
                 let Ok((ticks, record, length)) = records::read(rest, &mut self.last) else {
-                    let damage = Damage::Record { lane: self.lane, generation: self.generation, offset: self.at };
-                    self.damage.push(damage);
-                    self.at = self.payload.len();
-                    self.complete = true;
+                    self.give_up();
                     break;
                 };
                 self.at += length;
@@ -89,6 +89,24 @@ impl LaneCursor {
                         };
                         return Ok(Some(Event { ticks, thread: self.thread, stack: 0, kind }));
                     }
+                    Record::LaunchEvent { stack, texts, kind } => {
+                        let Ok(Launch { path, name }) = records::launch_texts(texts, kind, &mut self.path) else {
+                            self.at -= length;
+                            self.give_up();
+                            break;
+                        };
+                        define(Definition::Launch { path, name });
+                        return Ok(Some(Event { ticks, thread: self.thread, stack, kind }));
+                    }
+                    Record::TensorEvent { tensor, kind } => {
+                        let Ok(shape) = records::tensor(tensor) else {
+                            self.at -= length;
+                            self.give_up();
+                            break;
+                        };
+                        define(Definition::Tensor(shape));
+                        return Ok(Some(Event { ticks, thread: self.thread, stack: 0, kind }));
+                    }
                     Record::Thread(thread) => self.thread = thread,
                     Record::Definition(definition) => define(definition),
                     Record::Unknown => self.unknown_records += 1,
@@ -98,6 +116,14 @@ impl LaneCursor {
                 return Ok(None);
             }
         }
+    }
+
+    /// The record at hand is none: what follows it in the block cannot be read either.
+    #[cold]
+    fn give_up(&mut self) {
+        self.damage.push(Damage::Record { lane: self.lane, generation: self.generation, offset: self.at });
+        self.at = self.payload.len();
+        self.complete = true;
     }
 
     /// Loads what follows the bytes at hand: more of the same generation, or the next one.
@@ -146,6 +172,7 @@ impl LaneCursor {
             self.earlier_bytes += self.at as u64;
             self.at = 0;
             self.last = Deltas::at(header.base_ticks);
+            self.path.clear();
             self.thread = header.thread;
         }
         Ok(true)

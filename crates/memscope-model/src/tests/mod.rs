@@ -4,6 +4,7 @@ mod damage;
 mod devices;
 mod directories;
 mod events;
+mod launches;
 mod properties;
 mod stacks;
 
