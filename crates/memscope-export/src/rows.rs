@@ -28,6 +28,9 @@ pub enum Event {
     System,
     Mstx,
     OomDetail,
+    OpLaunch,
+    KernelLaunch,
+    Access,
 }
 
 impl Event {
@@ -38,6 +41,9 @@ impl Event {
             Event::System => "SYSTEM",
             Event::Mstx => "MSTX",
             Event::OomDetail => "OOM_DETAIL",
+            Event::OpLaunch => "OP_LAUNCH",
+            Event::KernelLaunch => "KERNEL_LAUNCH",
+            Event::Access => "ACCESS",
         }
     }
 }
@@ -56,6 +62,13 @@ impl EventType {
     pub const RANGE_START: EventType = EventType("Range_start");
     pub const RANGE_END: EventType = EventType("Range_end");
     pub const OOM_TRIGGER: EventType = EventType("OOM_TRIGGER");
+    pub const ATB_START: EventType = EventType("ATB_START");
+    pub const ATB_END: EventType = EventType("ATB_END");
+    pub const KERNEL_START: EventType = EventType("KERNEL_START");
+    pub const KERNEL_END: EventType = EventType("KERNEL_END");
+    pub const READ: EventType = EventType("READ");
+    pub const WRITE: EventType = EventType("WRITE");
+    pub const UNKNOWN: EventType = EventType("UNKNOWN");
 
     pub fn of(pool: Pool) -> EventType {
         EventType(pool.event_type())
@@ -120,6 +133,14 @@ pub mod key {
     pub const FUNCTION: &str = "func";
     pub const REQUESTED_SIZE: &str = "req_size";
     pub const FLAG: &str = "flag";
+    pub const PATH: &str = "path";
+    pub const WORKSPACE: &str = "workspace_ptr";
+    pub const WORKSPACE_SIZE: &str = "workspace_size";
+    /// Who accesses.
+    pub const TYPE: &str = "type";
+    pub const ELEMENT_TYPE: &str = "dtype";
+    pub const FORMAT: &str = "format";
+    pub const SHAPE: &str = "shape";
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,5 +2,6 @@
 mod devices;
 mod files;
 mod insight;
+mod launches;
 mod recording;
 mod rows;
