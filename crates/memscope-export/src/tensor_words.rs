@@ -89,7 +89,10 @@ mod tests {
 
     #[test]
     fn operators_and_kernels_have_words_of_their_own_for_the_same_codes() {
-        assert_eq!((type_name(AtbOperator, 27), type_name(AtbKernel, 27)), ("ACL_BF16".into(), "TENSOR_DTYPE_BF16".into()));
+        assert_eq!(
+            (type_name(AtbOperator, 27), type_name(AtbKernel, 27)),
+            ("ACL_BF16".into(), "TENSOR_DTYPE_BF16".into())
+        );
         let undefined = ("ACL_DT_UNDEFINED".into(), "TENSOR_DTYPE_UNDEFINED".into());
         assert_eq!((type_name(AtbOperator, -1), type_name(AtbKernel, 5)), undefined);
         let nz = ("ACL_FORMAT_FRACTAL_NZ".into(), "TENSOR_FORMAT_FRACTAL_NZ".into());

@@ -324,9 +324,7 @@ impl Extended<'_> {
             Extended::VisibleDevices(text) | Extended::Mark { text } | Extended::RangeStart { text, .. } => {
                 text.len().min(NAME_LIMIT)
             }
-            Extended::AtbOperatorStart { path, name, .. } => {
-                path.rest().len() + name.len().min(NAME_LIMIT)
-            }
+            Extended::AtbOperatorStart { path, name, .. } => path.rest().len() + name.len().min(NAME_LIMIT),
             Extended::AtbKernel { path, .. } => path.rest().len(),
             // Not texts, but as many numbers again.
             Extended::Access { .. } => MOST_DIMENSIONS * LONGEST_VARINT,

@@ -1,7 +1,9 @@
 //! Which blocks of device memory are alive, by who handed them out.
 use crate::books::{Counts, Moment};
 use crate::outcome::MOST_BYTES;
-use crate::{AccessedBlock, Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, StackId};
+use crate::{
+    AccessedBlock, Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, StackId,
+};
 use memscope_format::record::Space;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

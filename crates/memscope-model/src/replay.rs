@@ -8,8 +8,8 @@ use crate::notes::{OpenRanges, ThreadDevices};
 use crate::selection::Gate;
 use crate::settings::Settings;
 use crate::{
-    Access, AtbOperator, BlockId, Device, MemoryEvent, ModelError, NoteEvent, NoteKind, OutOfMemory, Outcome, Pool, RefusedCall, Selection,
-    StackId, Stacks, TensorOwner, TraceEvent,
+    Access, AtbOperator, BlockId, Device, MemoryEvent, ModelError, NoteEvent, NoteKind, OutOfMemory, Outcome, Pool,
+    RefusedCall, Selection, StackId, Stacks, TensorOwner, TraceEvent,
 };
 use memscope_format::decode::{Event, EventKind, Spool, SpoolError, Timeline};
 use memscope_format::layout::StopReason;

@@ -16,9 +16,7 @@
 use memscope_format::encode::{self, Deltas, Extended, Path as CodedPath};
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 use memscope_format::record::frame;
-pub use memscope_format::record::{
-    AccessMode, HOST_DEVICE, Phase, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
-};
+pub use memscope_format::record::{AccessMode, HOST_DEVICE, Phase, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE};
 use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;

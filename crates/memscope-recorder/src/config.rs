@@ -37,7 +37,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) const NOTHING: Wanted = Wanted { operators: false, kernels: false, accesses: false, kernel_accesses: false };
+    pub(crate) const NOTHING: Wanted =
+        Wanted { operators: false, kernels: false, accesses: false, kernel_accesses: false };
 
     /// From the bits of the settings: level 1 op, 2 kernel; events 4 launch, 8 access.
     fn from_bits(level: i64, events: i64) -> Wanted {

@@ -404,7 +404,11 @@ fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) ->
 }
 
 /// Turns `path`, the lane's last one, into that of a launch, and gives its name, which is empty if there is none.
-pub(super) fn launch_texts<'a>(texts: &'a [u8], kind: EventKind, path: &'a mut Vec<u8>) -> Result<Launch<'a>, Nonsense> {
+pub(super) fn launch_texts<'a>(
+    texts: &'a [u8],
+    kind: EventKind,
+    path: &'a mut Vec<u8>,
+) -> Result<Launch<'a>, Nonsense> {
     let mut fields = Fields { bytes: texts, at: 0 };
     let shared = fields.small()? as usize;
     if shared > path.len() {
@@ -671,7 +675,8 @@ mod tests {
         let component = prop_oneof![Just("0_7"), Just("12_Linear"), Just("before"), Just("after"), Just("")];
         let path = proptest::collection::vec(component, 0..5).prop_map(|parts| parts.join("/").into_bytes());
         let long = proptest::collection::vec(any::<u8>(), 0..2000);
-        let name = prop_oneof![Just(b"Linear".to_vec()), Just(Vec::new()), proptest::collection::vec(any::<u8>(), 0..9)];
+        let name =
+            prop_oneof![Just(b"Linear".to_vec()), Just(Vec::new()), proptest::collection::vec(any::<u8>(), 0..9)];
         (prop_oneof![4 => path, 1 => long], name, any::<bool>(), any::<u64>())
     }
 
@@ -749,7 +754,10 @@ mod tests {
     fn a_path_that_shares_more_than_there_was_is_nonsense() {
         let kind = EventKind::AtbKernel { phase: Phase::Start, device: 0 };
         assert!(launch_texts(&[3, 1, b'x'], kind, &mut b"ab".to_vec()).is_err());
-        assert_eq!(launch_texts(&[2, 1, b'x'], kind, &mut b"ab".to_vec()).map(|launch| launch.path.to_vec()), Ok(b"abx".to_vec()));
+        assert_eq!(
+            launch_texts(&[2, 1, b'x'], kind, &mut b"ab".to_vec()).map(|launch| launch.path.to_vec()),
+            Ok(b"abx".to_vec())
+        );
     }
 
     fn round_trip(record: &Extended<'_>, expected: Definition<'_>) -> Result<(), TestCaseError> {

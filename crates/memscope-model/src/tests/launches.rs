@@ -40,7 +40,9 @@ fn an_operator_ends_with_the_words_of_its_start_and_its_kernel_is_named_by_its_p
     let linear = "operator: AtbOperator { name: Some(\"Linear\"), path: Some(\"0_9/0/1_Graph/0_Linear\"), \
                   workspace: 20544, workspace_size: 32 } }";
     let kernel = |phase, end| {
-        format!("AtbKernel {{ phase: {phase}, name: Some(\"0_MatMul\"), path: Some(\"0_9/0/1_Graph/0_Linear/0_MatMul/{end}\") }}")
+        format!(
+            "AtbKernel {{ phase: {phase}, name: Some(\"0_MatMul\"), path: Some(\"0_9/0/1_Graph/0_Linear/0_MatMul/{end}\") }}"
+        )
     };
     let expected = [
         format!("1 2 AtbOperator {{ phase: Start, {graph} true"),
@@ -135,8 +137,7 @@ fn a_heap_that_is_given_up_is_no_longer_reserved_and_takes_its_regions_along() {
     spool.heap_end(lane, 7, Space::Atb, 0x1000).heap_end(lane, 8, Space::Atb, 0x1000);
     spool.region(lane, 9, Space::Atb, 0, 0x5080, 0x80);
     let (events, outcome) = replay(&mut record(&mut spool).process);
-    let told: Vec<_> =
-        events.iter().map(|event| (event.action, event.address, event.used, event.reserved)).collect();
+    let told: Vec<_> = events.iter().map(|event| (event.action, event.address, event.used, event.reserved)).collect();
     let expected = [
         (Action::Malloc, 0x1000, 0x100, Some(0x1000)),
         (Action::Malloc, 0x1f00, 0x200, Some(0x1200)),
