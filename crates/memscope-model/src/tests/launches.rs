@@ -3,6 +3,7 @@ use super::devices::notes;
 use super::{record, replay};
 use crate::testing::{AccessMode, EPOCH_NS, Phase, Space, SpoolBuilder, SystemKind, TensorOwner, UNKNOWN_DEVICE};
 use crate::{Access, Action, Device, NoteKind, Pool, Process, TraceEvent};
+use memscope_format::layout::{PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOWS_FILE};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -196,5 +197,39 @@ proptest! {
             prop_assert_eq!(usage.and_then(|usage| usage.reserved_bytes), expected);
             prop_assert!(usage.is_none_or(|usage| usage.pool == Pool::Atb));
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn harmed_launches_end_in_books_that_agree(
+        harms in proptest::collection::vec((0usize..900, any::<u8>()), 1..6),
+    ) {
+        let mut spool = SpoolBuilder::new();
+        let lane = spool.lane(1);
+        for number in 1..8u64 {
+            let (ticks, address) = (number * 10, 0x12c0_0000_0000 + (number << 12));
+            spool.heap(lane, ticks, Space::Atb, 0, address, 4096).region(lane, ticks, Space::Atb, 0, address, 512);
+            spool.operator_start(lane, ticks, number, 0, (address, 512), &format!("0_1/{number}/7_Add"), "Add", 0);
+            let (write, operator) = (AccessMode::Write, TensorOwner::AtbOperator);
+            spool.access(lane, ticks, write, operator, 0, (address + 8, 24), &[2, 3, -1]);
+            spool.kernel(lane, ticks, Phase::Start, 0, "0_1/7_Add/0_AddKernel/before").operator_end(lane, ticks, number);
+            spool.heap_end(lane, ticks, Space::Atb, address);
+        }
+        let directory = tempfile::tempdir().unwrap();
+        spool.write(directory.path()).unwrap();
+        let path = directory.path().join("spool").join(WINDOWS_FILE);
+        let mut bytes = std::fs::read(&path).unwrap();
+        for (at, value) in harms {
+            bytes[PROCESS_HEADER_SIZE + WINDOW_HEADER_SIZE + at] = value;
+        }
+        std::fs::write(path, bytes).unwrap();
+        let mut process = Process::open(directory.path()).unwrap();
+        replay(&mut process);
+        let told = notes(&mut process);
+        // No record is shorter than five bytes.
+        prop_assert!(told.len() <= 1000 / 5, "{told:?}");
     }
 }
