@@ -1,7 +1,7 @@
 /* Does with a device what frameworks do, without a framework, and prints what it did as one line of JSON.
  *
  *   device killed linked|local    fills a device and reports pools, marks and a step; ends by SIGKILL
- *   device absent                 calls the driver's and ACL's functions where there is no CANN
+ *   device absent                 calls the driver's, ACL's and ATB's functions where there is no CANN
  *
  * `linked` uses the libraries it was linked with, as C++ programs do; `local` opens them out of everybody's sight, as
  * Python does. */
@@ -120,7 +120,8 @@ static void killed(void) {
 
 static void absent(void) {
     const char *names[] = {"halMemAlloc", "halMemFree", "halMemCreate", "halMemRelease", "aclInit", "aclFinalize",
-                           "aclrtSetDevice", "aclrtHostRegisterV2", "aclrtHostUnregister"};
+                           "aclrtSetDevice", "aclrtHostRegisterV2", "aclrtHostUnregister",
+                           "_ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE"};
     printf("{");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int (*call)(void *, uint64_t, void *, uint64_t) = dlsym(RTLD_DEFAULT, names[i]);
