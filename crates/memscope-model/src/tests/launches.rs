@@ -129,6 +129,17 @@ fn an_access_is_to_the_smallest_block_around_its_address_on_its_device() {
 }
 
 #[test]
+fn an_access_is_by_the_operator_of_its_own_thread() {
+    let mut spool = SpoolBuilder::new();
+    let (lane, other) = (spool.lane(1), spool.lane(2));
+    spool.operator_start(lane, 1, 1, 0, (0, 0), "1_Add", "Add", 0);
+    spool.operator_start(other, 2, 2, 0, (0, 0), "2_Mul", "Mul", 0).operator_end(other, 4, 2);
+    spool.access(lane, 3, AccessMode::Write, TensorOwner::AtbOperator, 0, (0x10, 1), &[]);
+    let names: Vec<_> = accesses(&mut record(&mut spool).process).into_iter().map(|(_, _, name, _)| name).collect();
+    assert_eq!(names, [Some("Add".to_owned())]);
+}
+
+#[test]
 fn a_heap_that_is_given_up_is_no_longer_reserved_and_takes_its_regions_along() {
     let mut spool = SpoolBuilder::new();
     let lane = spool.lane(1);

@@ -52,7 +52,6 @@ std::string Runner::GetSaveTensorDir() const { return directory; }
 
 bool Runner::IsSaveTensor() const { return Probe::IsExecuteCountInRange(executions) && saveTensor; }
 
-/* A profiler that takes it for granted that operators have a context falls here. */
 void *Runner::GetExecuteStream(Context *context) const { return context; }
 
 static Mki::Tensor of_kernel(const Tensor &tensor) {
