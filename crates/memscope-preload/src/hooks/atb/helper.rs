@@ -31,3 +31,20 @@ impl Helper {
         }
     }
 }
+
+/// Keeps `errno` as it is while helpers are called, which may change it.
+pub(super) struct KeptErrno(i32);
+
+impl KeptErrno {
+    pub(super) fn keep() -> KeptErrno {
+        // SAFETY: the thread's own `errno`.
+        KeptErrno(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeptErrno {
+    fn drop(&mut self) {
+        // SAFETY: the thread's own `errno`.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}

@@ -13,7 +13,7 @@ use crate::around::Next;
 use crate::original::Original;
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use helper::Helper;
+use helper::{Helper, KeptErrno};
 use layout::{InlineVector, KernelTensor, Tensor, VariantPack, each_kernel_tensor};
 use memscope_recorder::atb::{self, Access, AccessMode, Operator, Phase, TensorOwner};
 use memscope_recorder::device::UNKNOWN_DEVICE;
@@ -68,6 +68,7 @@ unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack, _: usize, 
     }
     let mut launch = 0;
     recording(stack, frame, |entry| {
+        let _errno = KeptErrno::keep();
         launch = LAUNCHES.fetch_add(1, Relaxed);
         let device = current_device();
         let (mut name, mut path) = (ReturnedText::empty(), ReturnedText::empty());
@@ -148,6 +149,7 @@ unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize,
     let wanted = wanted();
     if (wanted.kernels || wanted.kernel_accesses) && atb::is_traced() && !path.is_null() {
         recording(stack, frame, |_| {
+            let _errno = KeptErrno::keep();
             // SAFETY: the arguments are ATB's own, whose string is of this form; the guard is held.
             unsafe {
                 let path = abi.text(path);
