@@ -3,8 +3,9 @@
 
     tests/frameworks/run.py quick|further|all [--stage DIR] [--sim DIR] [--only TEXT]
 
-quick: C programs that do what frameworks do, and torch_npu 2.7.1. further: MindSpore 2.7.1 and 2.10.0, and torch_npu
-2.6.0. Needs `make build sim`. One line per case; exit status 1 if one fails, and, if CI is set, also if one is skipped.
+quick: C programs that do what frameworks do, a C++ program that uses ATB, and torch_npu 2.7.1. further: MindSpore
+2.7.1 and 2.10.0, and torch_npu 2.6.0. Needs `make build sim`. One line per case; exit status 1 if one fails, and, if CI is
+set, also if one is skipped.
 Frameworks are installed into MSMEMSCOPE_CACHE (default .cache/frameworks of the repository).
 """
 
@@ -16,6 +17,7 @@ import tempfile
 import time
 import traceback
 
+import atb_cases
 import device_cases
 import kernel_cases
 import mindspore_cases
@@ -23,7 +25,7 @@ import torch_cases
 from environments import REPOSITORY, Toolkit, Unavailable
 from recording import Failed
 
-QUICK = device_cases.CASES + kernel_cases.CASES + torch_cases.CURRENT_CASES
+QUICK = device_cases.CASES + kernel_cases.CASES + atb_cases.CASES + torch_cases.CURRENT_CASES
 FURTHER = mindspore_cases.CASES + torch_cases.OLD_CASES
 SETS = {"quick": QUICK, "further": FURTHER, "all": QUICK + FURTHER}
 

@@ -2,12 +2,13 @@
 use crate::error::ExportError;
 use crate::owners::owner;
 use crate::router::Router;
-use crate::rows::{Attribute, DeviceId, Event, EventType, Row, Value, key};
+use crate::rows::{Attribute, DeviceId, Event, EventType, NOT_APPLICABLE, Row, Value, key};
 use crate::stack_text::StackTexts;
+use crate::tensor_words::{format_name, shape_text, type_name};
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
-    Action, Device, KernelPhase, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool, Selection, SnapshotMemory,
-    Stacks,
+    Access, AccessMode, Action, Device, KernelPhase, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Phase, Pool,
+    Selection, SnapshotMemory, Stacks,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -172,6 +173,25 @@ pub(crate) fn write_note(
             };
             (Event::KernelLaunch, event_type, name)
         }
+        NoteKind::AtbOperator { phase, operator } => {
+            attributes.push(key::PATH, Value::Text(operator.path.unwrap_or(NOT_APPLICABLE)));
+            attributes.push(key::WORKSPACE, Value::Address(operator.workspace));
+            attributes.push(key::WORKSPACE_SIZE, Value::Integer(operator.workspace_size));
+            let event_type = match phase {
+                Phase::Start => EventType::ATB_START,
+                Phase::End => EventType::ATB_END,
+            };
+            (Event::OpLaunch, event_type, operator.name)
+        }
+        NoteKind::AtbKernel { phase, name, path } => {
+            attributes.push(key::PATH, Value::Text(path.unwrap_or(NOT_APPLICABLE)));
+            let event_type = match phase {
+                Phase::Start => EventType::KERNEL_START,
+                Phase::End => EventType::KERNEL_END,
+            };
+            (Event::KernelLaunch, event_type, name)
+        }
+        NoteKind::Access(access) => return write_access(router, note, &access, timestamp_ns, process),
         _ => return Ok(()),
     };
     let (python_stack, c_stack) = texts.cells(note.stack, stacks);
@@ -231,6 +251,51 @@ fn push_snapshot<'a>(
         attributes.push(key::DEVICE_RATE, Value::Text(device));
     }
     attributes.push(key::RESERVED_RATE, Value::Text(&rates.reserved));
+}
+
+fn write_access(
+    router: &mut Router<'_>,
+    note: &NoteEvent<'_>,
+    access: &Access<'_>,
+    timestamp_ns: u64,
+    process: u32,
+) -> Result<(), ExportError> {
+    let dtype = type_name(access.owner, access.dtype);
+    let format = format_name(access.owner, access.format);
+    let shape = shape_text(access.dimensions);
+    let mut attributes = Attributes::new();
+    if let Some(block) = access.block {
+        attributes.push(key::ALLOCATION_ID, Value::Integer(block.block.0));
+    }
+    attributes.push(key::ADDRESS, Value::Address(access.address));
+    attributes.push(key::SIZE, Value::Integer(access.size));
+    attributes.push(key::TYPE, Value::Text("ATB"));
+    attributes.push(key::ELEMENT_TYPE, Value::Text(&dtype));
+    attributes.push(key::FORMAT, Value::Text(&format));
+    attributes.push(key::SHAPE, Value::Text(&shape));
+    // The viewer knows an access by its block's number and address together, so there it goes by the block's.
+    let pointer = match access.block {
+        Some(block) if router.is_database() => block.address,
+        _ => access.address,
+    };
+    router.write(&Row {
+        id: note.id,
+        event: Event::Access,
+        event_type: match access.mode {
+            AccessMode::Unknown => EventType::UNKNOWN,
+            AccessMode::Read => EventType::READ,
+            AccessMode::Write => EventType::WRITE,
+        },
+        name: access.name,
+        timestamp_ns,
+        process,
+        thread: note.thread,
+        device: device_id(note.device),
+        pointer: Some(pointer),
+        attributes: attributes.all(),
+        python_stack: "",
+        c_stack: "",
+    })
 }
 
 fn device_id(device: Device) -> DeviceId {

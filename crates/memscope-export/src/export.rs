@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const CONFIG_FILE: &str = "config.json";
 
-/// Which events become rows; the bits of the recorder's `dump` setting. Other events than these always do.
+/// Which events become rows, of those that can be chosen; the bits of the recorder's `dump` setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DumpEvents(u8);
 
@@ -23,8 +23,9 @@ impl DumpEvents {
     pub const NONE: DumpEvents = DumpEvents(0);
     pub const ALLOC: DumpEvents = DumpEvents(1);
     pub const FREE: DumpEvents = DumpEvents(2);
-    /// Launches and executions.
+    /// Launches, and executions of kernels.
     pub const LAUNCH: DumpEvents = DumpEvents(4);
+    pub const ACCESS: DumpEvents = DumpEvents(8);
     pub const ALL: DumpEvents = DumpEvents(u8::MAX);
 
     pub const fn from_bits(bits: u8) -> DumpEvents {
@@ -43,8 +44,30 @@ impl DumpEvents {
         event.selection != Selection::NotChosen && self.contains(kind)
     }
 
-    fn wants_note(self, note: &NoteEvent<'_>) -> bool {
-        note.chosen && (!matches!(note.kind, NoteKind::Kernel { .. }) || self.contains(DumpEvents::LAUNCH))
+    /// Launches may have been recorded for an analysis, or to name accesses.
+    fn wants_note(self, note: &NoteEvent<'_>, levels: Levels) -> bool {
+        let of_kind = match note.kind {
+            NoteKind::AtbOperator { .. } => levels.operators && self.contains(DumpEvents::LAUNCH),
+            NoteKind::AtbKernel { .. } | NoteKind::Kernel { .. } => levels.kernels && self.contains(DumpEvents::LAUNCH),
+            NoteKind::Access(_) => self.contains(DumpEvents::ACCESS),
+            _ => true,
+        };
+        note.chosen && of_kind
+    }
+}
+
+/// Whose launches become rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Levels {
+    operators: bool,
+    kernels: bool,
+}
+
+impl Levels {
+    /// From the bits of the recorder's `level` setting; all, where it says nothing.
+    fn of(process: &Process) -> Levels {
+        let bits: u8 = process.config("level").and_then(|bits| bits.parse().ok()).unwrap_or(u8::MAX);
+        Levels { operators: bits & 1 != 0, kernels: bits & 2 != 0 }
     }
 }
 
@@ -103,6 +126,7 @@ pub fn export_process(
 ) -> Result<Exported, ExportError> {
     let ExportOptions { format, brand, dump_events, progress, cancel, symbolizer, usage } = options;
     let (pid, start_ns) = (process.info().pid, process.info().start_realtime_ns);
+    let levels = Levels::of(process);
     let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
     let cancelled = || cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
 
@@ -129,7 +153,7 @@ pub fn export_process(
                     let sampled = sampled_usage(event, usage);
                     write_memory(&mut router, event, sampled, stacks, &mut texts, clock.next(event.time_ns), pid)
                 }
-                TraceEvent::Note(note) if dump_events.wants_note(note) => {
+                TraceEvent::Note(note) if dump_events.wants_note(note, levels) => {
                     rows += 1;
                     write_note(&mut router, note, usage, stacks, &mut texts, clock.next(note.time_ns), pid)
                 }

@@ -23,6 +23,7 @@ mod router;
 pub mod rows;
 pub mod sqlite;
 mod stack_text;
+mod tensor_words;
 
 pub use destination::{Brand, Format, dump_path, file_time};
 pub use error::ExportError;

@@ -36,7 +36,13 @@ impl Pairing {
         let admitted = match row.event {
             Event::Malloc => self.admit_malloc(row),
             Event::Free => self.admit_free(row),
-            Event::System | Event::Mstx | Event::OomDetail | Event::Snapshot | Event::KernelLaunch => Ok(()),
+            Event::System
+            | Event::Mstx
+            | Event::OomDetail
+            | Event::Snapshot
+            | Event::OpLaunch
+            | Event::KernelLaunch
+            | Event::Access => Ok(()),
         };
         match admitted {
             Err(Unpaired::Size) => self.counts.by_size += 1,

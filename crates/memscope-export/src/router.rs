@@ -47,6 +47,11 @@ impl<'p> Router<'p> {
         Router { process_directory, brand, format, time, files: BTreeMap::new(), undirected: Vec::new(), usage }
     }
 
+    /// Whether the rows are for MindStudio Insight.
+    pub(crate) fn is_database(&self) -> bool {
+        self.format == Format::Db
+    }
+
     pub(crate) fn write(&mut self, row: &Row<'_>) -> Result<(), ExportError> {
         if row.device == DeviceId::Unknown {
             self.undirected.push(OwnedRow::of(row));

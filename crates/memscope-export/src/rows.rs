@@ -29,7 +29,9 @@ pub enum Event {
     Mstx,
     OomDetail,
     Snapshot,
+    OpLaunch,
     KernelLaunch,
+    Access,
 }
 
 impl Event {
@@ -41,7 +43,9 @@ impl Event {
             Event::Mstx => "MSTX",
             Event::OomDetail => "OOM_DETAIL",
             Event::Snapshot => "SNAPSHOT",
+            Event::OpLaunch => "OP_LAUNCH",
             Event::KernelLaunch => "KERNEL_LAUNCH",
+            Event::Access => "ACCESS",
         }
     }
 }
@@ -64,6 +68,13 @@ impl EventType {
     pub const KERNEL_LAUNCH: EventType = EventType("KERNEL_LAUNCH");
     pub const KERNEL_EXECUTE_START: EventType = EventType("KERNEL_EXECUTE_START");
     pub const KERNEL_EXECUTE_END: EventType = EventType("KERNEL_EXECUTE_END");
+    pub const ATB_START: EventType = EventType("ATB_START");
+    pub const ATB_END: EventType = EventType("ATB_END");
+    pub const KERNEL_START: EventType = EventType("KERNEL_START");
+    pub const KERNEL_END: EventType = EventType("KERNEL_END");
+    pub const READ: EventType = EventType("READ");
+    pub const WRITE: EventType = EventType("WRITE");
+    pub const UNKNOWN: EventType = EventType("UNKNOWN");
 
     pub fn of(pool: Pool) -> EventType {
         EventType(pool.event_type())
@@ -138,6 +149,14 @@ pub mod key {
     pub const RESERVED_RATE: &str = "reserved_rate";
     pub const STREAM: &str = "streamId";
     pub const TASK: &str = "taskId";
+    pub const PATH: &str = "path";
+    pub const WORKSPACE: &str = "workspace_ptr";
+    pub const WORKSPACE_SIZE: &str = "workspace_size";
+    /// Who accesses.
+    pub const TYPE: &str = "type";
+    pub const ELEMENT_TYPE: &str = "dtype";
+    pub const FORMAT: &str = "format";
+    pub const SHAPE: &str = "shape";
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

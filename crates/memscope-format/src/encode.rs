@@ -9,8 +9,8 @@
 //! [`MAX_EVENT`] bytes of room although it keeps four to nine.
 use crate::followers::Followers;
 use crate::record::{
-    ADDRESS_ABSOLUTE, Execution, FrameRecord, MOST_EXECUTIONS, Space, StackRef, SystemKind, execution, extended, frame,
-    free_stack, kind, node_parent, stack_field,
+    ADDRESS_ABSOLUTE, AccessMode, Execution, FrameRecord, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, Space, StackRef,
+    SystemKind, TensorOwner, execution, extended, frame, free_stack, kind, node_parent, stack_field,
 };
 
 /// Room an event may need: 1 + 8 + 8 + 8 bytes, the stack's 10, and the overshoot of the last store.
@@ -300,6 +300,76 @@ pub enum Extended<'a> {
         streams: bool,
         lines: &'a [Execution],
     },
+    /// `launch` is the process's own count.
+    AtbOperatorStart {
+        launch: u64,
+        device: u32,
+        workspace: u64,
+        workspace_size: u64,
+        stack: StackRef,
+        path: Path<'a>,
+        /// Empty if it is not known.
+        name: &'a [u8],
+    },
+    AtbOperatorEnd {
+        launch: u64,
+    },
+    AtbKernel {
+        phase: Phase,
+        device: u32,
+        path: Path<'a>,
+    },
+    /// Of a tensor of the operator or kernel that began last in this lane. Dimensions beyond the eighth are left out.
+    Access {
+        mode: AccessMode,
+        owner: TensorOwner,
+        device: u32,
+        address: u64,
+        size: u64,
+        dtype: i32,
+        format: i32,
+        dimensions: &'a [i64],
+    },
+    /// A pool took a range of memory to hand out, and gave it up.
+    Heap {
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+    },
+    HeapEnd {
+        space: Space,
+        address: u64,
+    },
+}
+
+/// A path that is written as what it does not have in common with the lane's last path of the same generation: paths of
+/// operators and kernels differ in their last components.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    whole: &'a [u8],
+    shared: usize,
+}
+
+impl<'a> Path<'a> {
+    /// Longer ones are cut.
+    pub const LIMIT: usize = 1024;
+
+    /// `last` is the path of the record before, empty at the beginning of a generation.
+    pub fn after(last: &[u8], path: &'a [u8]) -> Path<'a> {
+        let whole = path.get(..path.len().min(Path::LIMIT)).unwrap_or_default();
+        let shared = whole.iter().zip(last).take_while(|(one, other)| one == other).count();
+        Path { whole, shared }
+    }
+
+    /// As it is read again.
+    pub fn kept(self) -> &'a [u8] {
+        self.whole
+    }
+
+    fn rest(self) -> &'a [u8] {
+        self.whole.get(self.shared..).unwrap_or_default()
+    }
 }
 
 /// Longest kept build id, name (path, file, function) and line table.
@@ -314,6 +384,7 @@ impl Extended<'_> {
     pub fn room(&self) -> usize {
         // Numbers are at most ten bytes each, lengths three.
         const NUMBERS: usize = 64;
+        const LONGEST_VARINT: usize = 10;
         let texts = match self {
             Extended::Module { build_id, path, .. } => build_id.len().min(BUILD_ID_LIMIT) + path.len().min(NAME_LIMIT),
             Extended::Code { file, function, line_table, .. } => {
@@ -325,6 +396,10 @@ impl Extended<'_> {
             Extended::Snapshot { name, .. } => name.len().min(NAME_LIMIT),
             Extended::KernelName { text, .. } => text.len().min(NAME_LIMIT),
             Extended::Executions { lines, .. } => lines.len().min(MOST_EXECUTIONS) * MOST_BYTES_A_LINE,
+            Extended::AtbOperatorStart { path, name, .. } => path.rest().len() + name.len().min(NAME_LIMIT),
+            Extended::AtbKernel { path, .. } => path.rest().len(),
+            // Not texts, but as many numbers again.
+            Extended::Access { .. } => MOST_DIMENSIONS * LONGEST_VARINT,
             _ => 0,
         };
         EXTENDED_OVERHEAD + NUMBERS + texts
@@ -354,6 +429,12 @@ impl Extended<'_> {
             Extended::StreamExpansion { .. } => extended::STREAM_EXPANSION,
             Extended::DeviceClock { .. } => extended::DEVICE_CLOCK,
             Extended::Executions { .. } => extended::EXECUTIONS,
+            Extended::AtbOperatorStart { .. } => extended::ATB_OPERATOR_START,
+            Extended::AtbOperatorEnd { .. } => extended::ATB_OPERATOR_END,
+            Extended::AtbKernel { .. } => extended::ATB_KERNEL,
+            Extended::Access { .. } => extended::ACCESS,
+            Extended::Heap { .. } => extended::HEAP,
+            Extended::HeapEnd { .. } => extended::HEAP_END,
         }
     }
 
@@ -451,6 +532,50 @@ impl Extended<'_> {
                 out.varint(u64::from(device));
                 out.byte(u8::from(streams));
                 out.executions(lines, streams);
+            }
+            Extended::AtbOperatorStart { launch, device, workspace, workspace_size, stack, path, name } => {
+                out.varint(launch);
+                out.varint(u64::from(device));
+                out.device_address(last, workspace);
+                out.varint(workspace_size);
+                out.stack(last, stack);
+                out.path(path);
+                // The last component of the path ends with the name.
+                let in_path = !name.is_empty() && path.kept().ends_with(name);
+                out.varint(if in_path { name.len() as u64 } else { 0 });
+                if !in_path {
+                    out.text(name, NAME_LIMIT);
+                }
+            }
+            Extended::AtbOperatorEnd { launch } => out.varint(launch),
+            Extended::AtbKernel { phase, device, path } => {
+                out.byte(phase as u8);
+                out.varint(u64::from(device));
+                out.path(path);
+            }
+            Extended::Access { mode, owner, device, address, size, dtype, format, dimensions } => {
+                out.byte(mode as u8);
+                out.byte(owner as u8);
+                out.varint(u64::from(device));
+                out.device_address(last, address);
+                out.varint(size);
+                let kept = dimensions.get(..dimensions.len().min(MOST_DIMENSIONS)).unwrap_or_default();
+                out.varint(to_zigzag(i64::from(dtype) as u64));
+                out.varint(to_zigzag(i64::from(format) as u64));
+                out.varint(kept.len() as u64);
+                for dimension in kept {
+                    out.varint(to_zigzag(*dimension as u64));
+                }
+            }
+            Extended::Heap { space, device, address, size } => {
+                out.byte(space as u8);
+                out.varint(u64::from(device));
+                out.device_address(last, address);
+                out.varint(size);
+            }
+            Extended::HeapEnd { space, address } => {
+                out.byte(space as u8);
+                out.device_address(last, address);
             }
         }
     }
@@ -597,6 +722,11 @@ impl Output {
         let kept = bytes.get(..bytes.len().min(limit)).unwrap_or_default();
         self.varint(kept.len() as u64);
         self.copy(kept);
+    }
+
+    fn path(&mut self, path: Path<'_>) {
+        self.varint(path.shared as u64);
+        self.text(path.rest(), Path::LIMIT);
     }
 
     fn copy(&mut self, bytes: &[u8]) {

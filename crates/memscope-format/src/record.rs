@@ -32,6 +32,12 @@ pub mod extended {
     pub const STREAM_EXPANSION: u8 = 43;
     pub const DEVICE_CLOCK: u8 = 44;
     pub const EXECUTIONS: u8 = 45;
+    pub const ATB_OPERATOR_START: u8 = 64;
+    pub const ATB_OPERATOR_END: u8 = 65;
+    pub const ATB_KERNEL: u8 = 66;
+    pub const ACCESS: u8 = 67;
+    pub const HEAP: u8 = 68;
+    pub const HEAP_END: u8 = 69;
 }
 
 /// Who hands out device memory. Each has addresses of its own: the same number in two spaces is two blocks.
@@ -93,6 +99,52 @@ impl SystemKind {
 pub const HOST_DEVICE: u32 = 10_000;
 /// The device nobody said.
 pub const UNKNOWN_DEVICE: u32 = 9_999;
+
+/// Which side of a kernel's launch a record is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Phase {
+    Start = 0,
+    End = 1,
+}
+
+impl Phase {
+    pub fn from_code(code: u8) -> Option<Phase> {
+        [Phase::Start, Phase::End].get(code as usize).copied()
+    }
+}
+
+/// What is done to memory, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum AccessMode {
+    Unknown = 0,
+    Read = 1,
+    Write = 2,
+}
+
+impl AccessMode {
+    pub fn from_code(code: u8) -> Option<AccessMode> {
+        [AccessMode::Unknown, AccessMode::Read, AccessMode::Write].get(code as usize).copied()
+    }
+}
+
+/// Whose tensor is accessed; decides what its type and format codes are called.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum TensorOwner {
+    AtbOperator = 0,
+    AtbKernel = 1,
+}
+
+impl TensorOwner {
+    pub fn from_code(code: u8) -> Option<TensorOwner> {
+        [TensorOwner::AtbOperator, TensorOwner::AtbKernel].get(code as usize).copied()
+    }
+}
+
+/// No tensor of ATB has more dimensions.
+pub const MOST_DIMENSIONS: usize = 8;
 
 /// Where a node hangs, in two bits of its first byte.
 pub mod node_parent {

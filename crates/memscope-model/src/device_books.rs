@@ -2,17 +2,21 @@
 use crate::books::{Counts, Moment};
 use crate::outcome::MOST_BYTES;
 use crate::{
-    Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, SnapshotMemory, StackId,
+    AccessedBlock, Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, SnapshotMemory,
+    StackId,
 };
 use memscope_format::record::Space;
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// The books of the driver and the frameworks' pools. As in [`crate::books::Books`], each change is followed by its
 /// one event.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceBooks {
-    live: FxHashMap<(Space, u64), Live>,
+    /// In order, so that the block around an address is near it.
+    live: BTreeMap<(Space, u64), Live>,
+    /// What pools that tell each of their heaps hold, by where it begins.
+    heaps: BTreeMap<(Space, u64), Heap>,
     /// Few, and found by [`Live::pool`] where it matters.
     pools: Vec<PoolUsage>,
 }
@@ -25,6 +29,13 @@ struct Live {
     thread: u32,
     stack: StackId,
     origin: Origin,
+    /// Index of its pool.
+    pool: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heap {
+    size: u64,
     /// Index of its pool.
     pool: usize,
 }
@@ -136,10 +147,67 @@ impl DeviceBooks {
             counts.implausible_events += 1;
             return;
         }
-        let index = self.pool_index(device, Pool::of(space, device));
-        let usage = &mut self.pools[index];
-        usage.reserved_bytes = Some(total);
-        usage.peak_reserved_bytes = usage.peak_reserved_bytes.max(Some(total));
+        let pool = self.pool_index(device, Pool::of(space, device));
+        self.change_reserved(pool, |_| total);
+    }
+
+    /// A pool took a heap. One at the same place is gone without a word: the memory is counted once.
+    pub(crate) fn heap(&mut self, space: Space, device: Device, address: u64, size: u64, counts: &mut Counts) {
+        let pool = self.pool_index(device, Pool::of(space, device));
+        if let Some(old) = self.heaps.remove(&(space, address)) {
+            self.change_reserved(old.pool, |reserved| reserved.saturating_sub(old.size));
+        }
+        let reserved = self.pools[pool].reserved_bytes.unwrap_or(0);
+        if reserved.checked_add(size).is_none_or(|total| total > MOST_BYTES) {
+            counts.implausible_events += 1;
+            return;
+        }
+        self.heaps.insert((space, address), Heap { size, pool });
+        self.change_reserved(pool, |reserved| reserved + size);
+    }
+
+    /// A pool gave a heap up, and with it the regions that are still in it.
+    pub(crate) fn heap_end(
+        &mut self,
+        now: Moment,
+        space: Space,
+        address: u64,
+        counts: &mut Counts,
+        emit: Emit<'_>,
+    ) -> ControlFlow<()> {
+        let Some(heap) = self.heaps.remove(&(space, address)) else { return ControlFlow::Continue(()) };
+        self.change_reserved(heap.pool, |reserved| reserved.saturating_sub(heap.size));
+        let end = address.saturating_add(heap.size);
+        while let Some((&(_, region), &live)) = self.live.range((space, address)..(space, end)).next() {
+            self.live.remove(&(space, region));
+            self.emit_free(now, region, live, false, counts, emit)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The smallest live block of `device` (any, if that is unknown) around `address`. Handles are not addresses.
+    pub(crate) fn around(&self, device: Device, address: u64) -> Option<AccessedBlock> {
+        /// Blocks of a pool do not overlap; of those that do all the same, this many are looked at.
+        const NEAR: usize = 16;
+        const ADDRESSED: [Space; 5] =
+            [Space::Driver, Space::PtaCaching, Space::PtaWorkspace, Space::Atb, Space::MindSpore];
+        let holds = |start: u64, live: &Live| {
+            let on = self.pools[live.pool].device;
+            address - start < live.size && (device == Device::Unknown || on == device)
+        };
+        let around = |space| {
+            let before = self.live.range((space, 0)..=(space, address)).rev().take(NEAR);
+            before.filter(|((_, start), live)| holds(*start, live)).min_by_key(|(_, live)| live.size)
+        };
+        let ((_, start), live) = ADDRESSED.into_iter().filter_map(around).min_by_key(|(_, live)| live.size)?;
+        Some(AccessedBlock { block: live.block, address: *start, device: self.pools[live.pool].device })
+    }
+
+    fn change_reserved(&mut self, pool: usize, change: impl FnOnce(u64) -> u64) {
+        let usage = &mut self.pools[pool];
+        let reserved = change(usage.reserved_bytes.unwrap_or(0));
+        usage.reserved_bytes = Some(reserved);
+        usage.peak_reserved_bytes = usage.peak_reserved_bytes.max(Some(reserved));
     }
 
     /// The pools that had an event, in the order of their first.

@@ -1,6 +1,7 @@
 //! What happened to memory, and in which words.
 use crate::StackId;
 use memscope_format::record::Space;
+pub use memscope_format::record::{AccessMode, Phase, TensorOwner};
 use std::fmt;
 
 /// Where the memory is.
@@ -243,6 +244,18 @@ pub enum NoteKind<'e> {
         stream: Option<u32>,
         task: Option<u32>,
     },
+    /// An operator of ATB begins or ends.
+    AtbOperator {
+        phase: Phase,
+        operator: AtbOperator<'e>,
+    },
+    /// A kernel of an operator of ATB is about to be launched, or was.
+    AtbKernel {
+        phase: Phase,
+        name: Option<&'e str>,
+        path: Option<&'e str>,
+    },
+    Access(Access<'e>),
 }
 
 /// The books of a device at one moment: those of its framework's pool, or, where no framework told of one, of the driver's
@@ -260,6 +273,42 @@ pub enum KernelPhase {
     Launch,
     ExecuteStart,
     ExecuteEnd,
+}
+
+/// What an operator of ATB was given. `None` is what ATB did not tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AtbOperator<'e> {
+    pub name: Option<&'e str>,
+    /// Where ATB would save its tensors: says which part of the model, and in which execution.
+    pub path: Option<&'e str>,
+    pub workspace: u64,
+    /// Intermediate tensors included.
+    pub workspace_size: u64,
+}
+
+/// Memory is given to an operator or kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access<'e> {
+    pub mode: AccessMode,
+    pub owner: TensorOwner,
+    /// The operator or kernel.
+    pub name: Option<&'e str>,
+    pub address: u64,
+    pub size: u64,
+    /// The smallest live block the address lies in.
+    pub block: Option<AccessedBlock>,
+    /// In the codes of `owner`, as is the format.
+    pub dtype: i32,
+    pub format: i32,
+    pub dimensions: &'e [i64],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessedBlock {
+    pub block: BlockId,
+    /// Where it begins.
+    pub address: u64,
+    pub device: Device,
 }
 
 /// The driver's functions that can run out of memory.

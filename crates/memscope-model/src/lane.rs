@@ -1,7 +1,7 @@
 //! One lane of the spool: where it stands, and what its numbers mean.
 use crate::stacks::{NodeId, Part};
 use crate::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};
-use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError, StackRef};
+use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError, StackRef, TensorShape};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -100,6 +100,16 @@ impl Lane {
         &self.definitions.text
     }
 
+    /// Path and name of the newest launch, where they are known.
+    pub(crate) fn launch(&self) -> (Option<&str>, Option<&str>) {
+        (self.definitions.launch_path.as_deref(), self.definitions.launch_name.as_deref())
+    }
+
+    /// The tensor of the newest access.
+    pub(crate) fn tensor(&self) -> &TensorShape {
+        &self.definitions.tensor
+    }
+
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         self.definitions.news.is_some()
@@ -135,6 +145,9 @@ struct Definitions {
     frames: Vec<Frame>,
     /// Of the newest event that has one.
     text: String,
+    launch_path: Option<String>,
+    launch_name: Option<String>,
+    tensor: TensorShape,
     /// Rare; a word to look at for each event.
     news: Option<Box<News>>,
 }
@@ -196,6 +209,11 @@ impl Definitions {
             Definition::KernelName { hash, text: bytes } => {
                 self.news.get_or_insert_default().kernel_names.push((hash, text(bytes)));
             }
+            Definition::Launch { path, name } => {
+                let known = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));
+                (self.launch_path, self.launch_name) = (known(path), known(name));
+            }
+            Definition::Tensor(shape) => self.tensor = shape,
         }
     }
 

@@ -29,6 +29,7 @@ mod error;
 mod event;
 mod kernel_books;
 mod lane;
+mod launches;
 mod notes;
 mod outcome;
 mod process;
@@ -45,8 +46,9 @@ mod tests;
 pub use directory::{Found, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
-    Action, BlockId, Device, DriverTraits, KernelPhase, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Pool,
-    RefusedCall, Selection, SnapshotMemory, TraceEvent,
+    Access, AccessMode, AccessedBlock, Action, AtbOperator, BlockId, Device, DriverTraits, KernelPhase, MemoryEvent,
+    NoteEvent, NoteKind, Origin, PageSize, Phase, Pool, RefusedCall, Selection, SnapshotMemory, TensorOwner,
+    TraceEvent,
 };
 pub use kernel_books::KernelCounts;
 pub use memscope_format::decode::{ProcessInfo, ProcessState};

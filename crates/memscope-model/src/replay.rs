@@ -1,4 +1,5 @@
 //! Merging the lanes of a spool by time.
+mod atb;
 mod kernels;
 
 use self::kernels::{LogTotals, LogTurn};
@@ -7,6 +8,7 @@ use crate::device_books::Allocation;
 use crate::device_numbers::DeviceNumbers;
 use crate::kernel_books::{KernelBooks, TaskId};
 use crate::lane::Lane;
+use crate::launches::OpenOperators;
 use crate::notes::{OpenRanges, ThreadDevices};
 use crate::selection::Gate;
 use crate::settings::Settings;
@@ -38,6 +40,7 @@ pub(crate) struct Replay<'p> {
     ranges: OpenRanges,
     kernels: KernelBooks,
     log_totals: LogTotals,
+    operators: OpenOperators,
     problems: Vec<String>,
     out_of_memory: Vec<OutOfMemory>,
     refusals: u64,
@@ -106,6 +109,7 @@ impl<'p> Replay<'p> {
             ranges: OpenRanges::default(),
             kernels: KernelBooks::default(),
             log_totals: LogTotals::default(),
+            operators: OpenOperators::default(),
             problems: Vec::new(),
             out_of_memory: Vec::new(),
             refusals: 0,
@@ -456,6 +460,19 @@ impl<'p> Replay<'p> {
             EventKind::DeviceClock { .. } | EventKind::Execution { .. } | EventKind::Launch => {
                 self.books.counts.implausible()
             }
+            EventKind::Heap { space, device, address, size } => {
+                let device = device_numbers.device(space, device);
+                books.devices.heap(space, device, address, size, &mut books.counts);
+                ControlFlow::Continue(())
+            }
+            EventKind::HeapEnd { space, address } => {
+                let mut emit = |event: &mut MemoryEvent| delivery.memory(event, stacks, &mut *visit);
+                books.devices.heap_end(now, space, address, &mut books.counts, &mut emit)
+            }
+            EventKind::AtbOperatorStart { .. }
+            | EventKind::AtbOperatorEnd { .. }
+            | EventKind::AtbKernel { .. }
+            | EventKind::Access { .. } => self.enter_atb(now, kind, lane, visit),
         }
     }
 

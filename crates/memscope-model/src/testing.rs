@@ -13,9 +13,11 @@
 //! ```
 #![allow(unsafe_code)]
 
-use memscope_format::encode::{self, Deltas, Extended, NodeDeltas};
+use memscope_format::encode::{self, Deltas, Extended, NodeDeltas, Path as CodedPath};
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
-pub use memscope_format::record::{Execution, HOST_DEVICE, Space, SystemKind, UNKNOWN_DEVICE};
+pub use memscope_format::record::{
+    AccessMode, Execution, HOST_DEVICE, Phase, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
+};
 use memscope_format::record::{FrameRecord, StackRef};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -53,6 +55,7 @@ struct LaneBuilder {
     last_node: Box<NodeDeltas>,
     /// What the tests' numbers of Python nodes and of pairs stand for; any other is a C node.
     stacks: HashMap<u32, StackRef>,
+    last_path: Vec<u8>,
     events: u64,
     earlier_events: u64,
     lost: u64,
@@ -127,6 +130,7 @@ impl SpoolBuilder {
             last: Deltas::at(0),
             last_node: Box::default(),
             stacks: HashMap::new(),
+            last_path: Vec::new(),
             events: 0,
             earlier_events: 0,
             lost: 0,
@@ -309,6 +313,72 @@ impl SpoolBuilder {
         self
     }
 
+    /// An operator of ATB; what is empty is not known.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn operator_start(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        launch: u64,
+        device: u32,
+        (workspace, workspace_size): (u64, u64),
+        path: &str,
+        name: &str,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
+            launch,
+            device,
+            workspace,
+            workspace_size,
+            stack,
+            path,
+            name: name.as_bytes(),
+        })
+    }
+
+    pub fn operator_end(&mut self, lane: LaneNumber, ticks: u64, launch: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::AtbOperatorEnd { launch })
+    }
+
+    pub fn kernel(&mut self, lane: LaneNumber, ticks: u64, phase: Phase, device: u32, path: &str) -> &mut Self {
+        self.with_path(lane, ticks, path, |path| Extended::AtbKernel { phase, device, path })
+    }
+
+    /// Of float16 in format ND.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn access(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        mode: AccessMode,
+        owner: TensorOwner,
+        device: u32,
+        (address, size): (u64, u64),
+        dimensions: &[i64],
+    ) -> &mut Self {
+        let (dtype, format) = (1, 2);
+        let record = Extended::Access { mode, owner, device, address, size, dtype, format, dimensions };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    pub fn heap(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+    ) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Heap { space, device, address, size })
+    }
+
+    pub fn heap_end(&mut self, lane: LaneNumber, ticks: u64, space: Space, address: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::HeapEnd { space, address })
+    }
+
     /// A module that is mapped for 16 MiB from `bias` on.
     pub fn module(&mut self, lane: LaneNumber, id: u32, bias: u64, path: &[u8], build_id: &[u8]) -> &mut Self {
         let end = bias.saturating_add(16 << 20);
@@ -451,6 +521,21 @@ impl SpoolBuilder {
         self
     }
 
+    /// As the recorder does: against the last path if that is in the same block.
+    fn with_path<'p>(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        path: &'p str,
+        make: impl Fn(CodedPath<'p>) -> Extended<'p>,
+    ) -> &mut Self {
+        self.make_room(lane, ticks, make(CodedPath::after(b"", path.as_bytes())).room());
+        let builder = self.lane_mut(lane);
+        let coded = CodedPath::after(&builder.last_path, path.as_bytes());
+        builder.last_path = coded.kept().to_vec();
+        self.extended(lane, ticks, true, &make(coded))
+    }
+
     fn make_room(&mut self, lane: LaneNumber, ticks: u64, most: usize) {
         if self.lane_mut(lane).payload.len() + most > layout::WINDOW_PAYLOAD {
             self.end_block(lane);
@@ -461,6 +546,7 @@ impl SpoolBuilder {
             builder.base_ticks = Some(base);
             builder.last = Deltas::at(base);
             builder.last_node.forget();
+            builder.last_path.clear();
         }
     }
 

@@ -9,6 +9,9 @@
 #[cfg_attr(target_arch = "aarch64", path = "stubs/aarch64.rs")]
 mod stubs;
 
+#[macro_use]
+mod around;
+
 mod api;
 mod api_table;
 mod hooks;

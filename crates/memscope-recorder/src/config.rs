@@ -34,15 +34,23 @@ pub struct Wanted {
     pub kernels: bool,
     /// Accesses to tensors: event `access`.
     pub accesses: bool,
+    /// Those of kernels too: level `kernel`.
+    pub kernel_accesses: bool,
 }
 
 impl Wanted {
-    pub(crate) const NOTHING: Wanted = Wanted { operators: false, kernels: false, accesses: false };
+    pub(crate) const NOTHING: Wanted =
+        Wanted { operators: false, kernels: false, accesses: false, kernel_accesses: false };
 
     /// From the bits of the settings: level 1 op, 2 kernel; events 4 launch, 8 access.
     fn from_bits(level: i64, events: i64) -> Wanted {
-        let launch = events & 4 != 0;
-        Wanted { operators: launch && level & 1 != 0, kernels: launch && level & 2 != 0, accesses: events & 8 != 0 }
+        let (launch, accesses, kernel) = (events & 4 != 0, events & 8 != 0, level & 2 != 0);
+        Wanted {
+            operators: launch && level & 1 != 0,
+            kernels: launch && kernel,
+            accesses,
+            kernel_accesses: accesses && kernel,
+        }
     }
 }
 
@@ -73,7 +81,11 @@ impl Config {
         config.c_depth = config.number(b"c").unwrap_or(0).clamp(0, 1000) as usize;
         config.python_depth = config.number(b"py").unwrap_or(0).clamp(0, 1000) as usize;
         config.deferred = config.number(b"mode") == Some(1);
-        config.wanted = Wanted::from_bits(config.number(b"level").unwrap_or(0), config.number(b"events").unwrap_or(0));
+        // Launches and accesses are those of NPUs; a mask without any asks for none.
+        if config.value(b"npu") != Some(b"0") {
+            let (level, events) = (config.number(b"level"), config.number(b"events"));
+            config.wanted = Wanted::from_bits(level.unwrap_or(0), events.unwrap_or(0));
+        }
         config.host = config.number(b"cpu") == Some(1);
         config.size_cap = config.number(b"max").unwrap_or(0).max(0) as u64;
         Some(config)
@@ -210,9 +222,14 @@ mod tests {
     #[test]
     fn launches_need_their_level_and_the_event() {
         let wanted = |settings: &str| Config::parse(format!("v=1;{settings};dir=/a").as_bytes()).unwrap().wanted;
-        assert_eq!(wanted("level=1;events=7"), Wanted { operators: true, kernels: false, accesses: false });
-        assert_eq!(wanted("level=3;events=15"), Wanted { operators: true, kernels: true, accesses: true });
+        let operators = Wanted { operators: true, ..Wanted::NOTHING };
+        assert_eq!(wanted("level=1;events=7"), operators);
+        let all = Wanted { operators: true, kernels: true, accesses: true, kernel_accesses: true };
+        assert_eq!(wanted("level=3;events=15"), all);
         assert_eq!(wanted("level=3;events=3"), Wanted::NOTHING);
+        assert_eq!(wanted("level=1;events=15"), Wanted { accesses: true, ..operators });
+        assert_eq!(wanted("npu=0;level=3;events=15"), Wanted::NOTHING);
+        assert_eq!(wanted("npu=1;level=3;events=15"), all);
     }
 
     #[test]

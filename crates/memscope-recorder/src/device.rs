@@ -72,6 +72,33 @@ pub unsafe fn pool_total(space: Space, device: u32, total: u64) {
     }
 }
 
+/// A pool that tells each of its heaps took one.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn heap(space: Space, device: u32, address: u64, size: u64) {
+    note_visible_devices();
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::Heap { space, device, address, size });
+        });
+    }
+}
+
+/// It gave the heap at `address` up.
+///
+/// # Safety
+/// As for [`device_alloc`].
+pub unsafe fn heap_end(space: Space, address: u64) {
+    // SAFETY: passed on.
+    unsafe {
+        record(Entry::NO_STACK, 1, |lane, ticks, _| {
+            lane.writer.extended_event(ticks, &Extended::HeapEnd { space, address });
+        });
+    }
+}
+
 /// The driver had no memory left.
 ///
 /// # Safety
@@ -152,7 +179,7 @@ pub unsafe fn snapshot(device: Option<u32>, name: &[u8]) {
 
 /// Which devices the process was given, once, as the variable stands when it first uses a device: programs set it after
 /// their start.
-fn note_visible_devices() {
+pub(crate) fn note_visible_devices() {
     static NOTED: AtomicBool = AtomicBool::new(false);
     // Every event looks, so only the first may write.
     if NOTED.load(Relaxed) || NOTED.swap(true, Relaxed) {

@@ -3,6 +3,7 @@
 //! A lane outlives its thread. A thread's end is not observed (its last frees come after every destructor we could
 //! register); instead a new thread looks for a lane whose thread is gone and takes it over, with its window, its
 //! stack memory and its numbers. So a program that starts a million threads has as many lanes as it had threads at once.
+use crate::atb::LastPath;
 use crate::clock;
 use crate::control;
 use crate::process::{self, MAX_LANES, Process};
@@ -43,6 +44,7 @@ pub(crate) struct Lane {
     calibration_pause: u64,
     owner: AtomicU32,
     stacks: Stacks,
+    pub(crate) last_path: LastPath,
 }
 
 /// An allocation returned `address`.

@@ -16,6 +16,7 @@
 //! What it is not: it knows no hooked function and no device.
 #![cfg_attr(not(test), no_std)]
 
+pub mod atb;
 mod clock;
 mod config;
 pub mod control;

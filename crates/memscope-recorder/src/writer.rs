@@ -104,13 +104,23 @@ impl Writer {
 
     /// Writes a record that is no event.
     fn extended(&mut self, ticks: u64, record: &Extended<'_>) -> bool {
-        if self.limit == 0 || (self.end() - self.cursor < record.room() && !self.flush()) {
+        if !self.make_room(record.room()) {
             return false;
         }
         // SAFETY: the window has the room the record asks for; a fresh one always does.
         let end = unsafe { encode::extended(self.cursor as *mut u8, &mut self.last, ticks, record) };
         self.commit(end);
         true
+    }
+
+    /// Makes room for a record, which then goes into the generation at hand; `false` if recording has stopped.
+    pub(crate) fn make_room(&mut self, room: usize) -> bool {
+        self.limit != 0 && (self.end() - self.cursor >= room || self.flush())
+    }
+
+    /// Of the records written next.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Counts events that could not be recorded.

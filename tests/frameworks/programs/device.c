@@ -1,7 +1,7 @@
 /* Does with a device what frameworks do, without a framework, and prints what it did as one line of JSON.
  *
  *   device killed linked|local    fills a device and reports pools, marks and a step; ends by SIGKILL
- *   device absent                 calls the driver's and ACL's functions where there is no CANN
+ *   device absent                 calls the driver's, ACL's and ATB's functions where there is no CANN
  *   device usage DIRECTORY        uses memory of a device and of the host, each time until the usage logs in DIRECTORY say
  *                                 so, and allocates then: what the rows of these blocks must say is known
  *
@@ -213,7 +213,8 @@ static void use(const char *directory) {
 
 static void absent(void) {
     const char *names[] = {"halMemAlloc", "halMemFree", "halMemCreate", "halMemRelease", "aclInit", "aclFinalize",
-                           "aclrtSetDevice", "aclrtHostRegisterV2", "aclrtHostUnregister"};
+                           "aclrtSetDevice", "aclrtHostRegisterV2", "aclrtHostUnregister",
+                           "_ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE"};
     printf("{");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int (*call)(void *, uint64_t, void *, uint64_t) = dlsym(RTLD_DEFAULT, names[i]);

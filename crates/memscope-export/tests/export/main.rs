@@ -3,5 +3,6 @@ mod devices;
 mod files;
 mod insight;
 mod kernels;
+mod launches;
 mod recording;
 mod rows;

@@ -1,5 +1,5 @@
 //! One lane's records, in the order they were written.
-use super::records::{self, Record};
+use super::records::{self, Launch, Record};
 use super::spool::{Block, Place, Spool};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
 use crate::encode::{Deltas, NodeDeltas};
@@ -25,6 +25,8 @@ pub struct LaneCursor {
     texts: u32,
     /// The rest of a record of executions.
     batch: Option<Batch>,
+    /// The last path of the generation at hand.
+    path: Vec<u8>,
     damage: Vec<Damage>,
     unknown_records: u64,
 }
@@ -54,6 +56,7 @@ impl LaneCursor {
             thread: 0,
             texts: 0,
             batch: None,
+            path: Vec::new(),
             damage: Vec::new(),
             unknown_records: 0,
         }
@@ -90,10 +93,7 @@ impl LaneCursor {
             }
             while let Some(rest) = self.payload.get(self.at..).filter(|rest| !rest.is_empty()) {
                 let Ok((ticks, record, length)) = records::read(rest, &mut self.last, &mut self.last_node) else {
-                    let damage = Damage::Record { lane: self.lane, generation: self.generation, offset: self.at };
-                    self.damage.push(damage);
-                    self.at = self.payload.len();
-                    self.complete = true;
+                    self.give_up();
                     break;
                 };
                 self.at += length;
@@ -109,6 +109,24 @@ impl LaneCursor {
                             EventKind::Snapshot { device, .. } => EventKind::Snapshot { device, text: self.texts },
                             _ => EventKind::Mark { text: self.texts },
                         };
+                        return Ok(Some(Event { ticks, thread: self.thread, stack: StackRef::NONE, kind }));
+                    }
+                    Record::LaunchEvent { stack, texts, kind } => {
+                        let Ok(Launch { path, name }) = records::launch_texts(texts, kind, &mut self.path) else {
+                            self.at -= length;
+                            self.give_up();
+                            break;
+                        };
+                        define(Definition::Launch { path, name });
+                        return Ok(Some(Event { ticks, thread: self.thread, stack, kind }));
+                    }
+                    Record::TensorEvent { tensor, kind } => {
+                        let Ok(shape) = records::tensor(tensor) else {
+                            self.at -= length;
+                            self.give_up();
+                            break;
+                        };
+                        define(Definition::Tensor(shape));
                         return Ok(Some(Event { ticks, thread: self.thread, stack: StackRef::NONE, kind }));
                     }
                     Record::Thread(thread) => self.thread = thread,
@@ -151,6 +169,14 @@ impl LaneCursor {
                 None
             }
         }
+    }
+
+    /// The record at hand is none: what follows it in the block cannot be read either.
+    #[cold]
+    fn give_up(&mut self) {
+        self.damage.push(Damage::Record { lane: self.lane, generation: self.generation, offset: self.at });
+        self.at = self.payload.len();
+        self.complete = true;
     }
 
     /// Loads what follows the bytes at hand: more of the same generation, or the next one.
@@ -200,6 +226,7 @@ impl LaneCursor {
             self.at = 0;
             self.last = Deltas::at(header.base_ticks);
             self.last_node.forget();
+            self.path.clear();
             self.thread = header.thread;
         }
         Ok(true)

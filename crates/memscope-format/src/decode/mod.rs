@@ -18,7 +18,7 @@ pub use clock::Timeline;
 pub use error::{Damage, SpoolError};
 pub use lane::LaneCursor;
 pub use process::{ProcessInfo, ProcessState};
-pub use records::{Definition, Event, EventKind};
+pub use records::{Definition, Event, EventKind, TensorShape};
 pub use spool::Spool;
 
 /// A little-endian integer at `offset`, if the bytes reach that far.

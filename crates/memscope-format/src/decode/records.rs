@@ -1,9 +1,10 @@
 //! One record after the other out of a block's payload.
 use super::u64_at;
-use crate::encode::{Deltas, NodeDeltas};
+use crate::encode::{Deltas, NodeDeltas, Path};
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, Execution, FrameRecord, SIZE_LENGTHS, Space, StackRef, SystemKind, TIME_LENGTHS,
-    execution, extended, frame, free_stack, kind, node_parent, stack_field,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, Execution, FrameRecord, MOST_DIMENSIONS, Phase, SIZE_LENGTHS, Space,
+    StackRef, SystemKind, TIME_LENGTHS, TensorOwner, execution, extended, frame, free_stack, kind, node_parent,
+    stack_field,
 };
 
 /// Something that happened in the process.
@@ -107,6 +108,39 @@ pub enum EventKind {
         streams: bool,
         line: Execution,
     },
+    /// Path and name are in the [`Definition::Launch`] that came just before.
+    AtbOperatorStart {
+        launch: u64,
+        device: u32,
+        workspace: u64,
+        workspace_size: u64,
+    },
+    AtbOperatorEnd {
+        launch: u64,
+    },
+    /// The path is in the [`Definition::Launch`] that came just before.
+    AtbKernel {
+        phase: Phase,
+        device: u32,
+    },
+    /// By what the newest [`Definition::Launch`] names, of the [`Definition::Tensor`] that came just before.
+    Access {
+        mode: AccessMode,
+        owner: TensorOwner,
+        device: u32,
+        address: u64,
+        size: u64,
+    },
+    Heap {
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+    },
+    HeapEnd {
+        space: Space,
+        address: u64,
+    },
 }
 
 /// Something later records of the same lane refer to.
@@ -147,6 +181,27 @@ pub enum Definition<'a> {
         hash: u64,
         text: &'a [u8],
     },
+    /// Of an operator or kernel; what is empty is not known. A kernel has a path only.
+    Launch {
+        path: &'a [u8],
+        name: &'a [u8],
+    },
+    Tensor(TensorShape),
+}
+
+/// What a tensor is made of, in the codes of its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TensorShape {
+    pub dtype: i32,
+    pub format: i32,
+    dimensions: [i64; MOST_DIMENSIONS],
+    rank: usize,
+}
+
+impl TensorShape {
+    pub fn dimensions(&self) -> &[i64] {
+        self.dimensions.get(..self.rank).unwrap_or_default()
+    }
 }
 
 /// What the record at hand is.
@@ -159,6 +214,17 @@ pub(super) enum Record<'a> {
     /// An event with a text, which the cursor numbers.
     TextEvent {
         text: &'a [u8],
+        kind: EventKind,
+    },
+    /// An event with a path and perhaps a name, which [`launch_texts`] reads.
+    LaunchEvent {
+        stack: StackRef,
+        texts: &'a [u8],
+        kind: EventKind,
+    },
+    /// An event with a tensor, which [`tensor`] reads.
+    TensorEvent {
+        tensor: &'a [u8],
         kind: EventKind,
     },
     Thread(u32),
@@ -365,6 +431,42 @@ fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) ->
             let lines = fields.bytes.get(fields.at..).unwrap_or_default();
             Record::Executions { device, streams: flags & 1 != 0, lines }
         }
+        extended::ATB_OPERATOR_START => {
+            let (launch, device) = (fields.varint()?, fields.small()?);
+            let (workspace, workspace_size) = (fields.device_address(last)?, fields.varint()?);
+            let stack = fields.stack(last)?;
+            let kind = EventKind::AtbOperatorStart { launch, device, workspace, workspace_size };
+            Record::LaunchEvent { stack, texts: fields.rest(), kind }
+        }
+        extended::ATB_OPERATOR_END => {
+            Record::Event { stack: StackRef::NONE, kind: EventKind::AtbOperatorEnd { launch: fields.varint()? } }
+        }
+        extended::ATB_KERNEL => {
+            let phase = Phase::from_code(fields.byte()?).ok_or(Nonsense)?;
+            let device = fields.small()?;
+            Record::LaunchEvent {
+                stack: StackRef::NONE,
+                texts: fields.rest(),
+                kind: EventKind::AtbKernel { phase, device },
+            }
+        }
+        extended::ACCESS => {
+            let mode = AccessMode::from_code(fields.byte()?).ok_or(Nonsense)?;
+            let owner = TensorOwner::from_code(fields.byte()?).ok_or(Nonsense)?;
+            let device = fields.small()?;
+            let (address, size) = (fields.device_address(last)?, fields.varint()?);
+            let kind = EventKind::Access { mode, owner, device, address, size };
+            Record::TensorEvent { tensor: fields.rest(), kind }
+        }
+        extended::HEAP => {
+            let (space, device) = (fields.space()?, fields.small()?);
+            let (address, size) = (fields.device_address(last)?, fields.varint()?);
+            Record::Event { stack: StackRef::NONE, kind: EventKind::Heap { space, device, address, size } }
+        }
+        extended::HEAP_END => {
+            let (space, address) = (fields.space()?, fields.device_address(last)?);
+            Record::Event { stack: StackRef::NONE, kind: EventKind::HeapEnd { space, address } }
+        }
         _ => Record::Unknown,
     })
 }
@@ -385,6 +487,49 @@ pub(super) fn execution_line(bytes: &[u8], streams: bool, last: Execution) -> Re
     }
     line.counter = last.counter.wrapping_add(from_zigzag(fields.varint()?));
     Ok((line, fields.at))
+}
+
+/// Turns `path`, the lane's last one, into that of a launch, and gives its name, which is empty if there is none.
+pub(super) fn launch_texts<'a>(
+    texts: &'a [u8],
+    kind: EventKind,
+    path: &'a mut Vec<u8>,
+) -> Result<Launch<'a>, Nonsense> {
+    let mut fields = Fields { bytes: texts, at: 0 };
+    let shared = fields.small()? as usize;
+    if shared > path.len() {
+        return Err(Nonsense);
+    }
+    path.truncate(shared);
+    path.extend_from_slice(fields.text()?);
+    if path.len() > Path::LIMIT {
+        return Err(Nonsense);
+    }
+    let in_path = match kind {
+        EventKind::AtbOperatorStart { .. } => fields.small()? as usize,
+        _ => return Ok(Launch { path, name: b"" }),
+    };
+    let name = match in_path {
+        0 => fields.text()?,
+        length => path.get(path.len().wrapping_sub(length)..).ok_or(Nonsense)?,
+    };
+    Ok(Launch { path, name })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Launch<'a> {
+    pub(super) path: &'a [u8],
+    pub(super) name: &'a [u8],
+}
+
+pub(super) fn tensor(bytes: &[u8]) -> Result<TensorShape, Nonsense> {
+    let mut fields = Fields { bytes, at: 0 };
+    let mut shape = TensorShape { dtype: fields.code()?, format: fields.code()?, ..TensorShape::default() };
+    shape.rank = fields.small()? as usize;
+    for place in shape.dimensions.get_mut(..shape.rank).ok_or(Nonsense)? {
+        *place = from_zigzag(fields.varint()?) as i64;
+    }
+    Ok(shape)
 }
 
 struct Fields<'a> {
@@ -455,6 +600,16 @@ impl<'a> Fields<'a> {
         Ok(StackRef { c, python })
     }
 
+    /// What is left.
+    fn rest(&mut self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// A small number of either sign.
+    fn code(&mut self) -> Result<i32, Nonsense> {
+        i32::try_from(from_zigzag(self.varint()?) as i64).map_err(|_| Nonsense)
+    }
+
     fn space(&mut self) -> Result<Space, Nonsense> {
         Space::from_code(self.byte()?).ok_or(Nonsense)
     }
@@ -482,7 +637,7 @@ mod tests {
     fn event() -> impl Strategy<Value = (u64, StackRef, EventKind)> {
         let address = prop_oneof![any::<u64>(), (0u64..1 << 43).prop_map(|a| a << 4), Just(0u64)];
         let size = prop_oneof![0u64..300, any::<u64>(), 60_000u64..70_000];
-        let kind = (address, size, 0..9u8).prop_map(|(address, size, which)| match which {
+        let kind = (address, size, 0..12u8).prop_map(|(address, size, which)| match which {
             0 => EventKind::HostAlloc { address, size },
             1 => EventKind::HostFree { address },
             2 => EventKind::HostMap { address, size },
@@ -496,6 +651,9 @@ mod tests {
             5 => EventKind::DeviceFree { space: Space::ALL[size as usize % 7], address },
             6 => EventKind::OutOfMemory { space: Space::Driver, device: 3, size, flag: address },
             3 => EventKind::HostRemap { old: !address, old_size: size / 2, new: address, new_size: size },
+            7 => EventKind::Heap { space: Space::ALL[size as usize % 7], device: size as u32, address, size },
+            8 => EventKind::HeapEnd { space: Space::ALL[size as usize % 7], address },
+            9 => EventKind::AtbOperatorEnd { launch: size },
             _ => EventKind::HostUnmap { address, size },
         });
         let wait = prop_oneof![0u64..300, 0u64..1 << 40];
@@ -549,11 +707,25 @@ mod tests {
                             let record = Extended::HostUnmap { address, size, stack: *stack };
                             encode::extended(out, &mut last, ticks, &record)
                         }
+                        EventKind::Heap { space, device, address, size } => {
+                            let record = Extended::Heap { space, device, address, size };
+                            encode::extended(out, &mut last, ticks, &record)
+                        }
+                        EventKind::HeapEnd { space, address } => {
+                            encode::extended(out, &mut last, ticks, &Extended::HeapEnd { space, address })
+                        }
+                        EventKind::AtbOperatorEnd { launch } => {
+                            encode::extended(out, &mut last, ticks, &Extended::AtbOperatorEnd { launch })
+                        }
                         other => panic!("{other:?} is not generated"),
                     }
                 };
                 at += end as usize - out as usize;
-                expected.push((ticks, *stack, *kind));
+                let has_stack = !matches!(
+                    kind,
+                    EventKind::Heap { .. } | EventKind::HeapEnd { .. } | EventKind::AtbOperatorEnd { .. }
+                );
+                expected.push((ticks, if has_stack { *stack } else { StackRef::NONE }, *kind));
             }
             let mut last = Deltas::at(base);
             let mut rest = &bytes[..at];
@@ -629,6 +801,97 @@ mod tests {
             1 => FrameRecord::Python { code: container, instruction: offset as u32 },
             _ => FrameRecord::C { module: container, offset },
         })
+    }
+
+    /// One launch: a path below a few directories, and a name that may be its end.
+    fn launch() -> impl Strategy<Value = (Vec<u8>, Vec<u8>, bool, u64)> {
+        let component = prop_oneof![Just("0_7"), Just("12_Linear"), Just("before"), Just("after"), Just("")];
+        let path = proptest::collection::vec(component, 0..5).prop_map(|parts| parts.join("/").into_bytes());
+        let long = proptest::collection::vec(any::<u8>(), 0..2000);
+        let name =
+            prop_oneof![Just(b"Linear".to_vec()), Just(Vec::new()), proptest::collection::vec(any::<u8>(), 0..9)];
+        (prop_oneof![4 => path, 1 => long], name, any::<bool>(), any::<u64>())
+    }
+
+    proptest! {
+        #[test]
+        fn paths_and_names_of_launches_come_back_in_their_order(
+            launches in proptest::collection::vec(launch(), 0..30), node in 0u32..9,
+        ) {
+            let stack = StackRef { c: node, python: node / 2 };
+            let (mut writing, mut reading) = (Deltas::at(0), Deltas::at(0));
+            let (mut last_written, mut last_read) = (Vec::new(), Vec::new());
+            for (path, name, is_operator, number) in &launches {
+                let coded = Path::after(&last_written, path);
+                let kept = coded.kept().to_vec();
+                let (launch, workspace, workspace_size, device) = (*number, !number, number / 3, *number as u32);
+                let (record, kind, name) = if *is_operator {
+                    let record = Extended::AtbOperatorStart {
+                        launch, device, workspace, workspace_size, stack, path: coded, name,
+                    };
+                    (record, EventKind::AtbOperatorStart { launch, device, workspace, workspace_size }, name.as_slice())
+                } else {
+                    let phase = if number % 2 == 0 { Phase::Start } else { Phase::End };
+                    (Extended::AtbKernel { phase, device, path: coded }, EventKind::AtbKernel { phase, device }, &b""[..])
+                };
+                let mut bytes = vec![0u8; record.room()];
+                // SAFETY: the buffer has the room the record asks for.
+                let end = unsafe { encode::extended(bytes.as_mut_ptr(), &mut writing, 5, &record) };
+                let length = end as usize - bytes.as_ptr() as usize;
+                prop_assert!(length <= bytes.len());
+                let (_, read, _) = read(&bytes[..length], &mut reading, &mut NodeDeltas::new()).unwrap();
+                let Record::LaunchEvent { stack: read_stack, texts, kind: read_kind } = read else { panic!("{read:?}") };
+                prop_assert_eq!((read_stack, read_kind), (if *is_operator { stack } else { StackRef::NONE }, kind));
+                let launch = launch_texts(texts, read_kind, &mut last_read).unwrap();
+                prop_assert_eq!((launch.path, launch.name), (kept.as_slice(), name));
+                last_written = kept;
+            }
+        }
+
+        #[test]
+        fn accesses_come_back_with_at_most_eight_dimensions(
+            address in any::<u64>(), size in any::<u64>(), codes in any::<(i32, i32, u32)>(),
+            dimensions in proptest::collection::vec(any::<i64>(), 0..12), mode in 0u8..3, owner in 0u8..2,
+        ) {
+            let (mode, owner) = (AccessMode::from_code(mode).unwrap(), TensorOwner::from_code(owner).unwrap());
+            let (dtype, format, device) = codes;
+            let record =
+                Extended::Access { mode, owner, device, address, size, dtype, format, dimensions: &dimensions };
+            let mut bytes = vec![0u8; record.room()];
+            // SAFETY: the buffer has the room the record asks for.
+            let end = unsafe { encode::extended(bytes.as_mut_ptr(), &mut Deltas::at(0), 5, &record) };
+            let length = end as usize - bytes.as_ptr() as usize;
+            prop_assert!(length <= bytes.len());
+            let (_, read, _) = read(&bytes[..length], &mut Deltas::at(0), &mut NodeDeltas::new()).unwrap();
+            let Record::TensorEvent { tensor: shape, kind } = read else { panic!("{read:?}") };
+            prop_assert_eq!(kind, EventKind::Access { mode, owner, device, address, size });
+            let shape = tensor(shape).unwrap();
+            prop_assert_eq!((shape.dtype, shape.format), (dtype, format));
+            prop_assert_eq!(shape.dimensions(), &dimensions[..dimensions.len().min(MOST_DIMENSIONS)]);
+        }
+
+        #[test]
+        fn made_up_texts_and_tensors_are_read_or_refused(
+            bytes in proptest::collection::vec(any::<u8>(), 0..40), path in proptest::collection::vec(any::<u8>(), 0..9),
+        ) {
+            let kind = EventKind::AtbOperatorStart { launch: 1, device: 0, workspace: 0, workspace_size: 0 };
+            if let Ok(launch) = launch_texts(&bytes, kind, &mut path.clone()) {
+                prop_assert!(launch.path.len() <= path.len() + bytes.len());
+            }
+            if let Ok(shape) = tensor(&bytes) {
+                prop_assert!(shape.dimensions().len() <= MOST_DIMENSIONS);
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_shares_more_than_there_was_is_nonsense() {
+        let kind = EventKind::AtbKernel { phase: Phase::Start, device: 0 };
+        assert!(launch_texts(&[3, 1, b'x'], kind, &mut b"ab".to_vec()).is_err());
+        assert_eq!(
+            launch_texts(&[2, 1, b'x'], kind, &mut b"ab".to_vec()).map(|launch| launch.path.to_vec()),
+            Ok(b"abx".to_vec())
+        );
     }
 
     fn round_trip(record: &Extended<'_>, expected: Definition<'_>) -> Result<(), TestCaseError> {

@@ -1,5 +1,7 @@
-//! The hooked functions, by the library they belong to. This is the list of all of them.
+//! The hooked functions, by the library they belong to. This is the list of all of them but those of C++, which are in
+//! [`atb`].
 mod acl;
+mod atb;
 mod dl;
 mod hal;
 mod mstx;

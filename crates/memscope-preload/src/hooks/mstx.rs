@@ -208,24 +208,24 @@ unsafe extern "C" fn on_heap_register(
     // SAFETY: the interface wants a description with a range.
     let range = unsafe { heap.as_ref().and_then(|heap| heap.range.as_ref()) };
     let (Some(space), Some(range)) = (pool(domain), range) else { return core::ptr::null() };
-    let total = match space {
-        // ATB registers each heap by its own size.
-        Space::Atb => atb_reserved(range.device, range.size as i64),
-        _ => range.size,
-    };
-    // SAFETY: the guard is held.
-    recording(stack, frame, |_| unsafe { device::pool_total(space, range.device, total) });
+    recording(stack, frame, |_| {
+        // SAFETY: the guard is held.
+        unsafe {
+            match space {
+                // ATB registers each heap by its own size.
+                Space::Atb => device::heap(space, range.device, range.address as u64, range.size),
+                _ => device::pool_total(space, range.device, range.size),
+            }
+        }
+    });
     range.address
 }
 
-unsafe extern "C" fn on_heap_unregister(_domain: *mut c_void, _heap: *const c_void, _stack: usize, _frame: usize) {}
-
-/// Adds to what ATB has reserved on a device.
-fn atb_reserved(device: u32, bytes: i64) -> u64 {
-    static RESERVED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-    match RESERVED.get(device as usize) {
-        Some(reserved) => reserved.fetch_add(bytes as u64, Relaxed).wrapping_add(bytes as u64),
-        None => bytes as u64,
+/// The handle is the heap's address. The others never had a heap, and say what they hold with every block.
+unsafe extern "C" fn on_heap_unregister(domain: *mut c_void, heap: *const c_void, stack: usize, frame: usize) {
+    if pool(domain) == Some(Space::Atb) && !heap.is_null() {
+        // SAFETY: the guard is held.
+        recording(stack, frame, |_| unsafe { device::heap_end(Space::Atb, heap as u64) });
     }
 }
 

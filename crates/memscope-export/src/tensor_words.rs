@@ -1,0 +1,110 @@
+//! What the type and format codes of tensors are called.
+use memscope_model::TensorOwner;
+
+/// CANN's element types by code.
+fn element(code: i32) -> Option<&'static str> {
+    Some(match code {
+        0 => "FLOAT",
+        1 => "FLOAT16",
+        2 => "INT8",
+        3 => "INT32",
+        4 => "UINT8",
+        6 => "INT16",
+        7 => "UINT16",
+        8 => "UINT32",
+        9 => "INT64",
+        10 => "UINT64",
+        11 => "DOUBLE",
+        12 => "BOOL",
+        13 => "STRING",
+        16 => "COMPLEX64",
+        17 => "COMPLEX128",
+        27 => "BF16",
+        29 => "INT4",
+        30 => "UINT1",
+        33 => "COMPLEX32",
+        34 => "HIFLOAT8",
+        35 => "FLOAT8_E5M2",
+        36 => "FLOAT8_E4M3FN",
+        37 => "FLOAT8_E8M0",
+        38 => "FLOAT6_E3M2",
+        39 => "FLOAT6_E2M3",
+        40 => "FLOAT4_E2M1",
+        41 => "FLOAT4_E1M2",
+        _ => return None,
+    })
+}
+
+/// CANN's memory layouts by code.
+fn layout(code: i32) -> Option<&'static str> {
+    Some(match code {
+        0 => "NCHW",
+        1 => "NHWC",
+        2 => "ND",
+        3 => "NC1HWC0",
+        4 => "FRACTAL_Z",
+        12 => "NC1HWC0_C04",
+        16 => "HWCN",
+        27 => "NDHWC",
+        29 => "FRACTAL_NZ",
+        30 => "NCDHW",
+        32 => "NDC1HWC0",
+        33 => "FRACTAL_Z_3D",
+        35 => "NC",
+        47 => "NCL",
+        _ => return None,
+    })
+}
+
+const UNDEFINED: &str = "UNDEFINED";
+
+/// The type as ATB spells it for its operators and for its kernels.
+pub(crate) fn type_name(owner: TensorOwner, code: i32) -> String {
+    match (owner, element(code)) {
+        (TensorOwner::AtbOperator, Some(element)) => format!("ACL_{element}"),
+        (TensorOwner::AtbOperator, None) => format!("ACL_DT_{UNDEFINED}"),
+        (TensorOwner::AtbKernel, element) => format!("TENSOR_DTYPE_{}", element.unwrap_or(UNDEFINED)),
+    }
+}
+
+pub(crate) fn format_name(owner: TensorOwner, code: i32) -> String {
+    match (owner, layout(code)) {
+        // The one layout whose name in ACL lacks the word.
+        (TensorOwner::AtbOperator, Some(layout @ "FRACTAL_Z_3D")) => format!("ACL_{layout}"),
+        (TensorOwner::AtbOperator, layout) => format!("ACL_FORMAT_{}", layout.unwrap_or(UNDEFINED)),
+        (TensorOwner::AtbKernel, layout) => format!("TENSOR_FORMAT_{}", layout.unwrap_or(UNDEFINED)),
+    }
+}
+
+/// `[2,3]`.
+pub(crate) fn shape_text(dimensions: &[i64]) -> String {
+    let numbers: Vec<String> = dimensions.iter().map(i64::to_string).collect();
+    format!("[{}]", numbers.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use TensorOwner::{AtbKernel, AtbOperator};
+
+    #[test]
+    fn operators_and_kernels_have_words_of_their_own_for_the_same_codes() {
+        assert_eq!(
+            (type_name(AtbOperator, 27), type_name(AtbKernel, 27)),
+            ("ACL_BF16".into(), "TENSOR_DTYPE_BF16".into())
+        );
+        let undefined = ("ACL_DT_UNDEFINED".into(), "TENSOR_DTYPE_UNDEFINED".into());
+        assert_eq!((type_name(AtbOperator, -1), type_name(AtbKernel, 5)), undefined);
+        let nz = ("ACL_FORMAT_FRACTAL_NZ".into(), "TENSOR_FORMAT_FRACTAL_NZ".into());
+        assert_eq!((format_name(AtbOperator, 29), format_name(AtbKernel, 29)), nz);
+        let odd = ("ACL_FRACTAL_Z_3D".into(), "TENSOR_FORMAT_FRACTAL_Z_3D".into());
+        assert_eq!((format_name(AtbOperator, 33), format_name(AtbKernel, 33)), odd);
+        let undefined = ("ACL_FORMAT_UNDEFINED".into(), "TENSOR_FORMAT_UNDEFINED".into());
+        assert_eq!((format_name(AtbOperator, 99), format_name(AtbKernel, -1)), undefined);
+    }
+
+    #[test]
+    fn a_shape_is_a_list_and_that_of_a_scalar_is_empty() {
+        assert_eq!((shape_text(&[2, -1, 3]), shape_text(&[])), ("[2,-1,3]".into(), "[]".into()));
+    }
+}

@@ -1,0 +1,75 @@
+//! Operators that have begun and not ended, and the names of kernels.
+use crate::{AtbOperator, Device};
+use rustc_hash::FxHashMap;
+
+/// Operators that are at work, by the number of their launch. An operator that is left by an exception never ends.
+#[derive(Debug, Default)]
+pub(crate) struct OpenOperators(FxHashMap<u64, OpenOperator>);
+
+/// What the end of an operator repeats.
+#[derive(Debug)]
+pub(crate) struct OpenOperator {
+    pub(crate) device: Device,
+    name: Option<String>,
+    path: Option<String>,
+    workspace: u64,
+    workspace_size: u64,
+}
+
+impl OpenOperators {
+    /// More than threads can be in at once, even with graphs in graphs.
+    const MOST: usize = 1 << 16;
+
+    pub(crate) fn start(&mut self, launch: u64, device: Device, operator: &AtbOperator<'_>) {
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        let AtbOperator { name, path, workspace, workspace_size } = *operator;
+        let (name, path) = (name.map(str::to_owned), path.map(str::to_owned));
+        self.0.insert(launch, OpenOperator { device, name, path, workspace, workspace_size });
+    }
+
+    pub(crate) fn end(&mut self, launch: u64) -> Option<OpenOperator> {
+        self.0.remove(&launch)
+    }
+}
+
+impl OpenOperator {
+    pub(crate) fn lend(&self) -> AtbOperator<'_> {
+        AtbOperator {
+            name: self.name.as_deref(),
+            path: self.path.as_deref(),
+            workspace: self.workspace,
+            workspace_size: self.workspace_size,
+        }
+    }
+}
+
+/// ATB saves what a kernel is given below `<operator>/<number>_<kernel>/before`, and what it left below `…/after`.
+pub(crate) fn kernel_name(path: &str) -> Option<&str> {
+    let (kernel, _) = path.rsplit_once('/')?;
+    let name = kernel.rsplit_once('/').map_or(kernel, |(_, name)| name);
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_called_by_the_component_before_the_last() {
+        assert_eq!(kernel_name("0_77/3/5_Linear/0_MatMulKernel/before"), Some("0_MatMulKernel"));
+        assert_eq!(kernel_name("Kernel/after"), Some("Kernel"));
+        assert_eq!((kernel_name("/before"), kernel_name("before"), kernel_name("")), (None, None, None));
+    }
+
+    #[test]
+    fn operators_that_never_end_do_not_pile_up() {
+        let mut open = OpenOperators::default();
+        let operator = AtbOperator { name: None, path: None, workspace: 0, workspace_size: 0 };
+        for launch in 0..3 * OpenOperators::MOST as u64 {
+            open.start(launch, Device::Unknown, &operator);
+        }
+        assert!(open.0.len() <= OpenOperators::MOST);
+    }
+}

@@ -1,0 +1,70 @@
+//! Operators and kernels of ATB.
+use super::{Replay, Visit};
+use crate::books::Moment;
+use crate::lane::Lane;
+use crate::launches::kernel_name;
+use crate::{Access, AtbOperator, Device, NoteKind, TensorOwner};
+use memscope_format::decode::EventKind;
+use memscope_format::record::Phase;
+use std::ops::ControlFlow;
+
+impl Replay<'_> {
+    /// Operators and kernels, and what they are given.
+    pub(super) fn enter_atb(&mut self, now: Moment, kind: EventKind, lane: &Lane, visit: Visit<'_>) -> ControlFlow<()> {
+        let (path, name) = lane.launch();
+        match kind {
+            EventKind::AtbOperatorStart { launch, device, workspace, workspace_size } => {
+                let device = self.device_of_launch(device, now.thread);
+                let operator = AtbOperator { name, path, workspace, workspace_size };
+                self.operators.start(launch, device, &operator);
+                self.launch(now, device, NoteKind::AtbOperator { phase: Phase::Start, operator }, visit)
+            }
+            EventKind::AtbOperatorEnd { launch } => {
+                // The start of one that nobody knows is in a part of the recording that is lost.
+                let Some(open) = self.operators.end(launch) else { return ControlFlow::Continue(()) };
+                let kind = NoteKind::AtbOperator { phase: Phase::End, operator: open.lend() };
+                self.launch(now, open.device, kind, visit)
+            }
+            EventKind::AtbKernel { phase, device } => {
+                let device = self.device_of_launch(device, now.thread);
+                let kind = NoteKind::AtbKernel { phase, name: path.and_then(kernel_name), path };
+                self.launch(now, device, kind, visit)
+            }
+            EventKind::Access { mode, owner, device, address, size } => {
+                let device = self.device_of_launch(device, now.thread);
+                let block = self.books.devices.around(device, address);
+                let tensor = lane.tensor();
+                let access = Access {
+                    mode,
+                    owner,
+                    name: name.or(path.and_then(kernel_name).filter(|_| owner == TensorOwner::AtbKernel)),
+                    address,
+                    size,
+                    block,
+                    dtype: tensor.dtype,
+                    format: tensor.format,
+                    dimensions: tensor.dimensions(),
+                };
+                let device = block.map_or(device, |block| block.device);
+                self.launch(now, device, NoteKind::Access(access), visit)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Programs are asked for their device in their own numbers; where that gave nothing, it is that of the thread.
+    fn device_of_launch(&self, number: u32, thread: u32) -> Device {
+        match self.device_numbers.seen_by_program(number) {
+            Device::Unknown => self.thread_devices.of(thread),
+            device => device,
+        }
+    }
+
+    fn launch(&mut self, now: Moment, device: Device, kind: NoteKind<'_>, visit: Visit<'_>) -> ControlFlow<()> {
+        if !self.delivery.gate.devices.contains(device) {
+            return ControlFlow::Continue(());
+        }
+        let chosen = self.delivery.gate.is_open();
+        self.note(now, device, kind, chosen, visit)
+    }
+}

@@ -1,0 +1,246 @@
+//! Operators and kernels of ATB, accesses, and heaps.
+use super::devices::notes;
+use super::{record, replay};
+use crate::testing::{AccessMode, EPOCH_NS, Phase, Space, SpoolBuilder, SystemKind, TensorOwner, UNKNOWN_DEVICE};
+use crate::{Access, Action, Device, NoteKind, Pool, Process, TraceEvent};
+use memscope_format::layout::{PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOWS_FILE};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// What a test says of an access: time, device, name, block and where it begins.
+type Brief = (u64, Device, Option<String>, Option<(u64, u64)>);
+
+fn accesses(process: &mut Process) -> Vec<Brief> {
+    let mut found = Vec::new();
+    let mut visit = |event: TraceEvent<'_>, _: &crate::Stacks| {
+        if let TraceEvent::Note(note) = event
+            && let NoteKind::Access(Access { name, block, .. }) = note.kind
+        {
+            let block = block.map(|block| (block.block.0, block.address));
+            found.push((note.time_ns - EPOCH_NS, note.device, name.map(str::to_owned), block));
+        }
+        ControlFlow::Continue(())
+    };
+    process.trace(&mut visit, &mut |_| {}).unwrap();
+    found
+}
+
+#[test]
+fn an_operator_ends_with_the_words_of_its_start_and_its_kernel_is_named_by_its_path() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(7);
+    spool.operator_start(lane, 1, 10, 2, (0x5000, 64), "0_9/0/1_Graph", "Graph", 0);
+    spool.operator_start(lane, 2, 11, 2, (0x5040, 32), "0_9/0/1_Graph/0_Linear", "Linear", 0);
+    spool.kernel(lane, 3, Phase::Start, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/before");
+    // A block ends here: the next path cannot be told by what it has in common with the last.
+    spool.end_block(lane).kernel(lane, 4, Phase::End, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/after");
+    spool.operator_end(lane, 5, 11).operator_end(lane, 6, 10).operator_end(lane, 7, 10);
+    let graph = "operator: AtbOperator { name: Some(\"Graph\"), path: Some(\"0_9/0/1_Graph\"), workspace: 20480, \
+                 workspace_size: 64 } }";
+    let linear = "operator: AtbOperator { name: Some(\"Linear\"), path: Some(\"0_9/0/1_Graph/0_Linear\"), \
+                  workspace: 20544, workspace_size: 32 } }";
+    let kernel = |phase, end| {
+        format!(
+            "AtbKernel {{ phase: {phase}, name: Some(\"0_MatMul\"), path: Some(\"0_9/0/1_Graph/0_Linear/0_MatMul/{end}\") }}"
+        )
+    };
+    let expected = [
+        format!("1 2 AtbOperator {{ phase: Start, {graph} true"),
+        format!("2 2 AtbOperator {{ phase: Start, {linear} true"),
+        format!("3 2 {} true", kernel("Start", "before")),
+        format!("4 2 {} true", kernel("End", "after")),
+        format!("5 2 AtbOperator {{ phase: End, {linear} true"),
+        format!("6 2 AtbOperator {{ phase: End, {graph} true"),
+    ];
+    assert_eq!(notes(&mut record(&mut spool).process), expected);
+}
+
+#[test]
+fn what_atb_did_not_tell_is_missing_and_the_rest_is_there() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(1);
+    spool.operator_start(lane, 1, 1, 0, (0, 0), "", "", 0).operator_start(lane, 2, 2, 0, (0, 0), "dir", "", 0);
+    spool.operator_start(lane, 3, 3, 0, (0, 0), "", "name", 0);
+    let told = notes(&mut record(&mut spool).process);
+    assert!(told[0].contains("name: None, path: None,"), "{told:?}");
+    assert!(told[1].contains("name: None, path: Some(\"dir\"),"), "{told:?}");
+    assert!(told[2].contains("name: Some(\"name\"), path: None,"), "{told:?}");
+}
+
+#[test]
+fn an_operator_is_on_the_device_the_program_named_or_else_its_threads() {
+    let mut spool = SpoolBuilder::new();
+    let (lane, other) = (spool.lane(1), spool.lane(2));
+    spool.visible_devices(lane, "4,6").operator_start(lane, 1, 1, 1, (0, 0), "a", "a", 0);
+    spool.system(other, 2, SystemKind::SetDevice, 0);
+    spool.operator_start(other, 3, 2, UNKNOWN_DEVICE, (0, 0), "b", "b", 0).operator_end(other, 4, 2);
+    let told = notes(&mut record(&mut spool).process);
+    let devices: Vec<&str> = told.iter().filter_map(|note| note.split(' ').nth(1)).collect();
+    assert_eq!(devices, ["6", "4", "4"]);
+}
+
+#[test]
+fn launches_of_devices_and_steps_that_were_not_asked_for_are_not_chosen() {
+    let mut spool = SpoolBuilder::new();
+    spool.config("npu=2;steps=1;dir=/tmp");
+    let lane = spool.lane(1);
+    spool.operator_start(lane, 1, 1, 0, (0, 0), "a", "a", 0).operator_end(lane, 2, 1);
+    spool.operator_start(lane, 3, 2, 1, (0, 0), "b", "b", 0).operator_end(lane, 4, 2);
+    spool.range_start(lane, 5, 1, "step start").kernel(lane, 6, Phase::Start, 1, "k/before").range_end(lane, 7, 1);
+    let told = notes(&mut record(&mut spool).process);
+    let chosen: Vec<bool> = told.iter().map(|note| note.ends_with("true")).collect();
+    // The two of device 1 outside the step; then the step, the kernel in it, and its end.
+    assert_eq!(chosen, [false, false, true, true, true], "{told:?}");
+}
+
+#[test]
+fn an_access_is_to_the_smallest_block_around_its_address_on_its_device() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(1);
+    let (read, operator, kernel) = (AccessMode::Unknown, TensorOwner::AtbOperator, TensorOwner::AtbKernel);
+    spool.device_alloc(lane, 1, Space::Driver, 0, 0x1000, 0x10000, 0, 0);
+    spool.region(lane, 2, Space::PtaCaching, 0, 0x2000, 0x1000).region(lane, 3, Space::Atb, 0, 0x2800, 0x100);
+    spool.device_alloc(lane, 4, Space::DriverHandle, 0, 0x2810, 0x10, 0, 0);
+    spool.region(lane, 5, Space::MindSpore, 1, 0x2800, 0x10);
+    spool.operator_start(lane, 6, 1, 0, (0, 0), "1_Add", "Add", 0);
+    for (ticks, address) in [(7, 0x1000), (8, 0x2000), (9, 0x2810), (10, 0x2900), (11, 0x3000), (12, 0x11000)] {
+        spool.access(lane, ticks, read, operator, 0, (address, 16), &[2, 4]);
+    }
+    spool.kernel(lane, 13, Phase::Start, 0, "1_Add/0_AddKernel/before");
+    spool.access(lane, 14, AccessMode::Write, kernel, 1, (0x2808, 8), &[]);
+    spool.device_free(lane, 15, Space::Atb, 0x2800, 0).access(lane, 16, read, kernel, 0, (0x2810, 8), &[]);
+    spool.access(lane, 17, read, kernel, UNKNOWN_DEVICE, (0x2808, 8), &[]);
+    let (zero, one) = (Device::Npu(0), Device::Npu(1));
+    let (add, of_kernel) = (Some("Add".to_owned()), Some("0_AddKernel".to_owned()));
+    let expected = [
+        (7, zero, add.clone(), Some((1, 0x1000))),
+        (8, zero, add.clone(), Some((2, 0x2000))),
+        (9, zero, add.clone(), Some((3, 0x2800))),
+        (10, zero, add.clone(), Some((2, 0x2000))),
+        (11, zero, add.clone(), Some((1, 0x1000))),
+        (12, zero, add, None),
+        (14, one, of_kernel.clone(), Some((5, 0x2800))),
+        (16, zero, of_kernel.clone(), Some((2, 0x2000))),
+        // Of no device: the smallest of all, and its device.
+        (17, one, of_kernel, Some((5, 0x2800))),
+    ];
+    assert_eq!(accesses(&mut record(&mut spool).process), expected);
+}
+
+#[test]
+fn an_access_is_by_the_operator_of_its_own_thread() {
+    let mut spool = SpoolBuilder::new();
+    let (lane, other) = (spool.lane(1), spool.lane(2));
+    spool.operator_start(lane, 1, 1, 0, (0, 0), "1_Add", "Add", 0);
+    spool.operator_start(other, 2, 2, 0, (0, 0), "2_Mul", "Mul", 0).operator_end(other, 4, 2);
+    spool.access(lane, 3, AccessMode::Write, TensorOwner::AtbOperator, 0, (0x10, 1), &[]);
+    let names: Vec<_> = accesses(&mut record(&mut spool).process).into_iter().map(|(_, _, name, _)| name).collect();
+    assert_eq!(names, [Some("Add".to_owned())]);
+}
+
+#[test]
+fn a_heap_that_is_given_up_is_no_longer_reserved_and_takes_its_regions_along() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(1);
+    spool.heap(lane, 1, Space::Atb, 0, 0x1000, 0x1000).region(lane, 2, Space::Atb, 0, 0x1000, 0x100);
+    spool.heap(lane, 3, Space::Atb, 0, 0x5000, 0x200).region(lane, 4, Space::Atb, 0, 0x1f00, 0x100);
+    spool.region(lane, 5, Space::Atb, 0, 0x5000, 0x80).device_free(lane, 6, Space::Atb, 0x1000, 0);
+    spool.heap_end(lane, 7, Space::Atb, 0x1000).heap_end(lane, 8, Space::Atb, 0x1000);
+    spool.region(lane, 9, Space::Atb, 0, 0x5080, 0x80);
+    let (events, outcome) = replay(&mut record(&mut spool).process);
+    let told: Vec<_> = events.iter().map(|event| (event.action, event.address, event.used, event.reserved)).collect();
+    let expected = [
+        (Action::Malloc, 0x1000, 0x100, Some(0x1000)),
+        (Action::Malloc, 0x1f00, 0x200, Some(0x1200)),
+        (Action::Malloc, 0x5000, 0x280, Some(0x1200)),
+        (Action::Free, 0x1000, 0x180, Some(0x1200)),
+        (Action::Free, 0x1f00, 0x80, Some(0x200)),
+        (Action::Malloc, 0x5080, 0x100, Some(0x200)),
+    ];
+    assert_eq!(told, expected);
+    let usage = outcome.pools[0];
+    assert_eq!((usage.reserved_bytes, usage.peak_reserved_bytes), (Some(0x200), Some(0x1200)));
+    assert_eq!(outcome.unmatched_frees, 0);
+}
+
+#[test]
+fn a_heap_told_twice_is_counted_once_and_one_that_cannot_be_is_not() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(1);
+    spool.heap(lane, 1, Space::Atb, 0, 0x1000, 100).heap(lane, 2, Space::Atb, 0, 0x1000, 300);
+    spool.heap(lane, 3, Space::Atb, 0, 0x9000, u64::MAX).heap(lane, 4, Space::Atb, 1, 0x2000, 7);
+    let (_, outcome) = replay(&mut record(&mut spool).process);
+    let reserved: Vec<_> = outcome.pools.iter().map(|usage| usage.reserved_bytes).collect();
+    assert_eq!((reserved, outcome.implausible_events), (vec![Some(300), Some(7)], 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn what_is_reserved_is_the_sum_of_the_heaps_that_are_there(
+        steps in proptest::collection::vec((0u32..2, 0u64..6, proptest::option::of(1u64..1 << 30)), 0..80),
+    ) {
+        let mut spool = SpoolBuilder::new();
+        let lane = spool.lane(1);
+        let mut heaps: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+        let mut seen = [false; 2];
+        for (ticks, (device, slot, size)) in (1..).zip(&steps) {
+            let address = slot << 32;
+            match size {
+                Some(size) => {
+                    spool.heap(lane, ticks, Space::Atb, *device, address, *size);
+                    heaps.insert(address, (*device, *size));
+                    seen[*device as usize] = true;
+                }
+                None => {
+                    spool.heap_end(lane, ticks, Space::Atb, address);
+                    heaps.remove(&address);
+                }
+            }
+        }
+        let (_, outcome) = replay(&mut record(&mut spool).process);
+        for device in 0..2u32 {
+            let sum = heaps.values().filter(|(of, _)| *of == device).map(|(_, size)| size).sum::<u64>();
+            let usage = outcome.pools.iter().find(|usage| usage.device == Device::Npu(device as u16));
+            let expected = seen[device as usize].then_some(sum);
+            prop_assert_eq!(usage.and_then(|usage| usage.reserved_bytes), expected);
+            prop_assert!(usage.is_none_or(|usage| usage.pool == Pool::Atb));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn harmed_launches_end_in_books_that_agree(
+        harms in proptest::collection::vec((0usize..900, any::<u8>()), 1..6),
+    ) {
+        let mut spool = SpoolBuilder::new();
+        let lane = spool.lane(1);
+        for number in 1..8u64 {
+            let (ticks, address) = (number * 10, 0x12c0_0000_0000 + (number << 12));
+            spool.heap(lane, ticks, Space::Atb, 0, address, 4096).region(lane, ticks, Space::Atb, 0, address, 512);
+            spool.operator_start(lane, ticks, number, 0, (address, 512), &format!("0_1/{number}/7_Add"), "Add", 0);
+            let (write, operator) = (AccessMode::Write, TensorOwner::AtbOperator);
+            spool.access(lane, ticks, write, operator, 0, (address + 8, 24), &[2, 3, -1]);
+            spool.kernel(lane, ticks, Phase::Start, 0, "0_1/7_Add/0_AddKernel/before").operator_end(lane, ticks, number);
+            spool.heap_end(lane, ticks, Space::Atb, address);
+        }
+        let directory = tempfile::tempdir().unwrap();
+        spool.write(directory.path()).unwrap();
+        let path = directory.path().join("spool").join(WINDOWS_FILE);
+        let mut bytes = std::fs::read(&path).unwrap();
+        for (at, value) in harms {
+            bytes[PROCESS_HEADER_SIZE + WINDOW_HEADER_SIZE + at] = value;
+        }
+        std::fs::write(path, bytes).unwrap();
+        let mut process = Process::open(directory.path()).unwrap();
+        replay(&mut process);
+        let told = notes(&mut process);
+        // No record is shorter than five bytes.
+        prop_assert!(told.len() <= 1000 / 5, "{told:?}");
+    }
+}

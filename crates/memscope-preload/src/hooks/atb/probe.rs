@@ -1,0 +1,126 @@
+//! What ATB asks about saving tensors: the only way to hear of its kernels is to let it save them.
+//!
+//! ATB's own `Probe` always says no; tools that dump tensors put theirs in its place. Where one of them is at work, its
+//! answers stand, and kernels are seen as far as it saves them.
+use super::{EXECUTE, LIBRARY, Next};
+use crate::original::Original;
+use core::ffi::c_void;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU8};
+use memscope_recorder::wanted;
+
+static NEED_SAVE_OLD: Original = Original::of(LIBRARY, c"_ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKSs");
+static NEED_SAVE_CXX11: Original = Original::of(
+    LIBRARY,
+    c"_ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+);
+static SAVE_BEFORE: Original = Original::of(LIBRARY, c"_ZN3atb5Probe18IsSaveTensorBeforeEv");
+static SAVE_AFTER: Original = Original::of(LIBRARY, c"_ZN3atb5Probe17IsSaveTensorAfterEv");
+static IN_RANGE: Original = Original::of(LIBRARY, c"_ZN3atb5Probe21IsExecuteCountInRangeEm");
+static SAVE_DESCRIPTION: Original = Original::of(LIBRARY, c"_ZN3atb5Probe16IsSaveTensorDescEv");
+static RUNNER_SAVES: Original = Original::of(LIBRARY, c"_ZNK3atb6Runner12IsSaveTensorEv");
+
+/// ATB was told to save something it would not have saved. It never is where another tool's `Probe` comes before ours.
+static FORCED: AtomicBool = AtomicBool::new(false);
+
+/// Whether ATB saves tensors because of us alone, and need not do so in fact.
+pub(super) fn only_we_ask() -> bool {
+    FORCED.load(Relaxed) && !another_tool_saves()
+}
+
+const NOT_ASKED: u8 = 0;
+const NOBODY: u8 = 1;
+const SOMEBODY: u8 = 2;
+static SAVER: AtomicU8 = AtomicU8::new(NOT_ASKED);
+
+/// Whether a tool that dumps tensors stands in for ATB's `Probe`, or has ever said yes.
+fn another_tool_saves() -> bool {
+    match SAVER.load(Relaxed) {
+        NOT_ASKED => {
+            let (execute, probe) = (EXECUTE.address(), SAVE_BEFORE.address());
+            if execute == 0 || probe == 0 {
+                return false;
+            }
+            let other = library_of(execute) != library_of(probe);
+            SAVER.store(if other { SOMEBODY } else { NOBODY }, Relaxed);
+            other
+        }
+        saver => saver == SOMEBODY,
+    }
+}
+
+/// Where the library begins that holds `address`.
+fn library_of(address: usize) -> usize {
+    let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: `dladdr` fills the structure or leaves the zeroes, which are one.
+    unsafe {
+        libc::dladdr(address as *const c_void, found.as_mut_ptr());
+        found.assume_init().dli_fbase as usize
+    }
+}
+
+fn forces_kernels() -> bool {
+    let wanted = wanted();
+    (wanted.kernels || wanted.kernel_accesses) && !another_tool_saves()
+}
+
+/// Yes if we need it, else whatever the original says.
+fn yes_if(forced: bool, original: &Original) -> Next {
+    if forced {
+        FORCED.store(true, Relaxed);
+        return Next::answer(1);
+    }
+    Next::jump(original.address())
+}
+
+/// Asked when an operator is set up. Whether somebody really wants it is found out on the way.
+fn need_save(original: &Original) -> Next {
+    if !forces_kernels() {
+        return Next::jump(original.address());
+    }
+    FORCED.store(true, Relaxed);
+    match original.address() {
+        0 => Next::answer(1),
+        original => Next::call(original, 1),
+    }
+}
+
+pub(super) unsafe extern "C" fn need_save_old(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
+    need_save(&NEED_SAVE_OLD)
+}
+
+pub(super) unsafe extern "C" fn need_save_cxx11(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
+    need_save(&NEED_SAVE_CXX11)
+}
+
+pub(super) unsafe extern "C" fn need_save_said(answer: usize, _: usize, _: usize, _: usize) -> usize {
+    // A C++ bool is the low byte.
+    if answer & 0xff != 0 {
+        SAVER.store(SOMEBODY, Relaxed);
+    }
+    1
+}
+
+pub(super) unsafe extern "C" fn save_before(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
+    yes_if(forces_kernels(), &SAVE_BEFORE)
+}
+
+pub(super) unsafe extern "C" fn save_after(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
+    yes_if(forces_kernels(), &SAVE_AFTER)
+}
+
+pub(super) unsafe extern "C" fn in_range(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
+    yes_if(forces_kernels(), &IN_RANGE)
+}
+
+/// Lets operators know their paths; saves nothing.
+pub(super) unsafe extern "C" fn save_description(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
+    let wanted = wanted();
+    let forced = (wanted.operators || wanted.kernels || wanted.accesses) && !another_tool_saves();
+    if forced { Next::answer(1) } else { Next::jump(SAVE_DESCRIPTION.address()) }
+}
+
+/// Operators are seen by themselves: their tensors need not be saved as well.
+pub(super) unsafe extern "C" fn runner_saves(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
+    if only_we_ask() { Next::answer(0) } else { Next::jump(RUNNER_SAVES.address()) }
+}

@@ -1,0 +1,185 @@
+/* A model of a few operators, and what it computed as one line of JSON. The same line, whoever watches. */
+#include "atb.h"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <malloc.h>
+#include <stdexcept>
+#include <utility>
+
+extern "C" {
+int aclInit(const char *);
+int aclrtSetDevice(int32_t);
+int aclrtMallocAlign32(void **, size_t, int);
+int aclrtFree(void *);
+void *mstxDomainCreateA(const char *);
+void *mstxMemHeapRegister(void *, const void *);
+void mstxMemHeapUnregister(void *, void *);
+void mstxMemRegionsRegister(void *, const void *);
+void mstxMemRegionsUnregister(void *, const void *);
+}
+
+static void check(const char *what, int answer) {
+    if (answer) std::fprintf(stderr, "%s failed: %d\n", what, answer), std::exit(1);
+}
+
+/* left + right */
+class Add : public atb::Runner {
+public:
+    Add() : Runner("AddRunner") {}
+
+protected:
+    atb::Status ExecuteImpl(atb::RunnerVariantPack &pack) override {
+        RunKernel("AddF32Kernel", pack.inTensors.at(0), pack.inTensors.at(1), pack.outTensors.at(0));
+        return 0;
+    }
+};
+
+/* 2 * left + right by two kernels, by way of an intermediate tensor; ends with a status of its own. */
+class DoubleAdd : public atb::Runner {
+public:
+    DoubleAdd() : Runner("DoubleAddRunner") {}
+
+protected:
+    atb::Status ExecuteImpl(atb::RunnerVariantPack &pack) override {
+        atb::Tensor twice = pack.outTensors.at(0);
+        twice.deviceData = pack.intermediateBuffer;
+        RunKernel("DoubleKernel", pack.inTensors.at(0), pack.inTensors.at(0), twice);
+        RunKernel("AddF32Kernel", twice, pack.inTensors.at(1), pack.outTensors.at(0));
+        return 0;
+    }
+};
+
+class Fails : public atb::Runner {
+public:
+    explicit Fails(bool throws) : Runner("FailsRunner"), throws(throws) {}
+
+protected:
+    atb::Status ExecuteImpl(atb::RunnerVariantPack &) override {
+        if (throws) throw std::runtime_error("out of luck");
+        return 17;
+    }
+
+private:
+    bool throws;
+};
+
+/* A graph of one operator. */
+class Graph : public atb::Runner {
+public:
+    Graph() : Runner("GraphRunner") {}
+    Add add;
+
+protected:
+    atb::Status ExecuteImpl(atb::RunnerVariantPack &pack) override {
+        add.Setup("0_1/0/7_DecoderGraph");
+        return add.Execute(pack);
+    }
+};
+
+static atb::Tensor tensor(float *data, int64_t rows, int64_t columns) {
+    atb::Tensor made;
+    made.dtype = 0;
+    made.format = 2;
+    made.dims[0] = rows;
+    made.dims[1] = columns;
+    made.dimNum = 2;
+    made.deviceData = data;
+    made.dataSize = rows * columns * sizeof(float);
+    return made;
+}
+
+struct Range { uint32_t device; const void *address; uint64_t size; };
+struct Heap { int32_t usage, type; const Range *range; };
+struct Regions { void *heap; int32_t type; size_t count; const Range *ranges; const void **handles; };
+struct Reference { int32_t kind; const void *handle; };
+struct References { size_t count; const Reference *list; };
+
+static const int ROWS = 2, COLUMNS = 3, ELEMENTS = ROWS * COLUMNS;
+static const int DEVICE = 1;
+
+static double run(atb::Runner &runner, atb::RunnerVariantPack &pack, const char *operation, const char *directory) {
+    runner.SetRunnerInfo(operation, {7});
+    runner.Setup(directory);
+    int status = runner.Execute(pack);
+    if (status) return -status;
+    double sum = 0;
+    for (int i = 0; i < ELEMENTS; i++) sum += static_cast<float *>(pack.outTensors.at(0).deviceData)[i];
+    return sum;
+}
+
+extern "C" int run_model(const char *what) {
+    check("aclInit", aclInit(nullptr));
+    check("aclrtSetDevice", aclrtSetDevice(DEVICE));
+    if (!std::strcmp(what, "probes")) {
+        using atb::Probe;
+        std::printf("{\"probes\": [%d, %d, %d, %d, %d]}\n", Probe::IsTensorNeedSave({1}, "Add"), Probe::IsSaveTensorBefore(),
+                    Probe::IsSaveTensorAfter(), Probe::IsExecuteCountInRange(3), Probe::IsSaveTensorDesc());
+        return 0;
+    }
+    /* One block of the driver for all tensors, and one for the workspace, which ATB hands out again. */
+    void *memory, *workspace;
+    check("aclrtMallocAlign32", aclrtMallocAlign32(&memory, 4096, 0));
+    check("aclrtMallocAlign32", aclrtMallocAlign32(&workspace, 8192, 0));
+    float *left = static_cast<float *>(memory), *right = left + 256, *sum = left + 512;
+    for (int i = 0; i < ELEMENTS; i++) left[i] = i + 1, right[i] = 10 * (i + 1);
+
+    atb::RunnerVariantPack pack;
+    pack.inTensors.push_back(tensor(left, ROWS, COLUMNS));
+    pack.inTensors.push_back(tensor(right, ROWS, COLUMNS));
+    /* An optional tensor that is not there, as ATB passes it. */
+    pack.inTensors.push_back(atb::Tensor());
+    pack.outTensors.push_back(tensor(sum, ROWS, COLUMNS));
+    pack.workspaceBuffer = static_cast<uint8_t *>(workspace);
+    pack.workspaceBufferSize = 1024;
+    pack.intermediateBuffer = pack.workspaceBuffer + 1024;
+    pack.intermediateBufferSize = 512;
+
+    Add add;
+    if (!std::strcmp(what, "many")) {
+        /* A name too long to be kept in the string itself. */
+        run(add, pack, "AddOperationOfALongName", "0_1");
+        size_t before = mallinfo2().uordblks;
+        for (int i = 0; i < 1000; i++) add.Execute(pack);
+        std::printf("{\"kept\": %zu}\n", mallinfo2().uordblks - before);
+        return 0;
+    }
+    void *domain = mstxDomainCreateA("atb");
+    Range heap_range = {DEVICE, workspace, 8192}, region = {DEVICE, pack.intermediateBuffer, 512};
+    Heap heap_description = {0, 0, &heap_range};
+    void *heap = mstxMemHeapRegister(domain, &heap_description);
+    const void *handle = nullptr;
+    Regions regions = {heap, 0, 1, &region, &handle};
+    mstxMemRegionsRegister(domain, &regions);
+
+    double added = run(add, pack, "AddOperation", "0_1");
+    /* More tensors than there is room for in place are on the heap, and those in place mean nothing. */
+    atb::Tensor many[70];
+    for (size_t i = 0; i < pack.inTensors.count; i++) std::swap(many[i], pack.inTensors.storage[i]);
+    pack.inTensors.capacity = 70;
+    pack.inTensors.heap = many;
+    DoubleAdd double_add;
+    double doubled = run(double_add, pack, "DoubleAddOperation", "0_1");
+    Graph graph;
+    graph.add.SetRunnerInfo("InnerAddOperation", {7, 0});
+    double of_graph = run(graph, pack, "DecoderGraph", "0_1");
+    Fails fails(false), throws(true);
+    double failed = run(fails, pack, "FailsOperation", "0_1");
+    std::string caught;
+    try {
+        run(throws, pack, "ThrowsOperation", "0_1");
+    } catch (const std::runtime_error &error) {
+        caught = error.what();
+    }
+    double after_exception = run(add, pack, "AddOperation", "0_1");
+
+    Reference reference = {1, handle};
+    References references = {1, &reference};
+    mstxMemRegionsUnregister(domain, &references);
+    mstxMemHeapUnregister(domain, heap);
+    std::printf("{\"sums\": [%g, %g, %g, %g, %g], \"caught\": \"%s\", \"saved\": %u, \"left\": \"%p\", \"workspace\": \"%p\"}\n",
+                added, doubled, of_graph, failed, after_exception, caught.c_str(), atb::StoreUtil::saved, memory, workspace);
+    check("aclrtFree", aclrtFree(memory));
+    check("aclrtFree", aclrtFree(workspace));
+    return 0;
+}
