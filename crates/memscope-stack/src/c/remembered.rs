@@ -318,29 +318,19 @@ impl Rebuild {
     pub(super) fn push(&mut self, stack: &mut Remembered, fresh: &Fresh, node: NodeId) {
         let at = self.at;
         let rule = fresh.rule;
-        let mut needs_fp = rule.uses_fp();
-        if at > 0 {
-            let outer = stack.details(at - 1);
-            let (outer_needs_fp, outer_fp) = (outer.needs_fp, outer.fp);
-            let outer_slot = stack.place(at - 1).slot;
-            if outer_needs_fp {
-                if rule.keeps_fp() {
-                    needs_fp = true;
-                } else {
-                    stack.push_check(rule.fp_word(fresh.slot, fresh.fp, outer_slot), outer_fp, at - 1);
-                }
-            }
-            // Compared before the one above, being later: where the frame pointer was saved depends on the slot.
-            if let Some((address, value)) = rule.slot_word(fresh.slot, fresh.fp, outer_slot) {
-                stack.push_check(address, value, at - 1);
-            }
+        let mut needs_fp = false;
+        // Nearly all frames need no more than their slot.
+        if !rule.needs_slot_only() || at > 0 && stack.details(at - 1).needs_fp {
+            needs_fp = push_checks(stack, fresh, at);
         }
         let checks_before = stack.checks_len as u32;
-        if let (Some(place), Some(details)) = (stack.places.get_mut(at), stack.details.get_mut(at)) {
-            *place = Place { slot: fresh.slot, return_address: fresh.return_address };
-            *details = Details { fp: fresh.fp, rule, checks_before, node, needs_fp };
-            self.at = at + 1;
+        debug_assert!(at < CAPACITY);
+        // SAFETY: `reserve` made room for all frames of this rebuild; kept by `CStack::intern`.
+        unsafe {
+            *stack.places.get_unchecked_mut(at) = Place { slot: fresh.slot, return_address: fresh.return_address };
+            *stack.details.get_unchecked_mut(at) = Details { fp: fresh.fp, rule, checks_before, node, needs_fp };
         }
+        self.at = at + 1;
         self.parent = node;
     }
 
@@ -351,6 +341,31 @@ impl Rebuild {
         stack.hint = self.at;
         self.parent
     }
+}
+
+/// Notes what must be unchanged for the frame at `at - 1` to follow from `fresh`, besides its slot and return address; tells
+/// whether the frame pointer is needed at `fresh`.
+#[inline(never)]
+fn push_checks(stack: &mut Remembered, fresh: &Fresh, at: usize) -> bool {
+    let rule = fresh.rule;
+    let mut needs_fp = rule.uses_fp();
+    if at > 0 {
+        let outer = stack.details(at - 1);
+        let (outer_needs_fp, outer_fp) = (outer.needs_fp, outer.fp);
+        let outer_slot = stack.place(at - 1).slot;
+        if outer_needs_fp {
+            if rule.keeps_fp() {
+                needs_fp = true;
+            } else {
+                stack.push_check(rule.fp_word(fresh.slot, fresh.fp, outer_slot), outer_fp, at - 1);
+            }
+        }
+        // Compared before the one above, being later: where the frame pointer was saved depends on the slot.
+        if let Some((address, value)) = rule.slot_word(fresh.slot, fresh.fp, outer_slot) {
+            stack.push_check(address, value, at - 1);
+        }
+    }
+    needs_fp
 }
 
 /// A frame just unwound, and the rule by which the next one was.

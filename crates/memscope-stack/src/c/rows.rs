@@ -119,6 +119,12 @@ impl Row {
         self.0 & (SAVED_MASK << SAVED_SHIFT) == 0
     }
 
+    /// The next frame follows from the stack pointer alone: no frame pointer, no word in memory.
+    #[inline]
+    pub(super) fn needs_sp_only(self) -> bool {
+        self.0 & (FP_BASED | DEREF | 2 << SAVED_SHIFT) == 0
+    }
+
     /// What is added to the base of the place where the frame pointer was saved.
     #[inline]
     pub(super) fn saved_offset(self) -> isize {
@@ -185,13 +191,6 @@ impl Key {
         (page << PAGE_BITS | within) as usize & !(WAYS - 1)
     }
 
-    /// Its set in a lane's own table.
-    #[inline]
-    fn near_set(self) -> usize {
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        (self.0.wrapping_mul(GOLDEN) >> (u64::BITS - NEAR_BITS)) as usize
-    }
-
     fn is_same_epoch(self, other: u64) -> bool {
         (self.0 ^ other) >> EPOCH_SHIFT == 0
     }
@@ -237,18 +236,19 @@ fn wipe() {
     }
 }
 
-/// A lane's own cache in front of the process's. Zeroed memory is empty.
+/// A lane's own cache in front of the process's, of return addresses only, in the unload epoch at hand. Zeroed memory is
+/// empty.
 pub(super) struct NearRows([[NearRow; WAYS]; NEAR_SETS]);
 
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct NearRow {
-    key: Key,
+    return_address: usize,
     row: Row,
 }
 
 impl NearRow {
-    const NONE: NearRow = NearRow { key: Key(0), row: Row::UNKNOWN };
+    const NONE: NearRow = NearRow { return_address: 0, row: Row::UNKNOWN };
 }
 
 const NEAR_SETS: usize = 1 << NEAR_BITS;
@@ -259,32 +259,45 @@ impl NearRows {
         NearRows([[NearRow::NONE; WAYS]; NEAR_SETS])
     }
 
-    /// In every unload epoch anew: the key holds only some bits of its number.
+    /// In every unload epoch anew.
     pub(super) fn forget(&mut self) {
         self.0.fill([NearRow::NONE; WAYS]);
     }
 
-    #[inline]
-    pub(super) fn find(&mut self, key: Key) -> Option<Row> {
-        self.find_or(key, find)
+    #[inline(always)]
+    pub(super) fn find(&self, return_address: usize) -> Option<Row> {
+        // Written out: this is the heart of every walk, and the libraries are compiled for size.
+        let [a, b, c, d] = self.0.get(near_set(return_address))?;
+        if a.return_address == return_address {
+            Some(a.row)
+        } else if b.return_address == return_address {
+            Some(b.row)
+        } else if c.return_address == return_address {
+            Some(c.row)
+        } else if d.return_address == return_address {
+            Some(d.row)
+        } else {
+            None
+        }
     }
 
-    #[inline]
-    fn find_or(&mut self, key: Key, far: impl FnOnce(Key) -> Option<Row>) -> Option<Row> {
-        let set = self.0.get_mut(key.near_set())?;
-        if let Some(entry) = set.iter().find(|entry| entry.key == key) {
-            return Some(entry.row);
+    /// Keeps a row; the oldest of its set goes.
+    pub(super) fn insert(&mut self, return_address: usize, row: Row) {
+        if let Some(set) = self.0.get_mut(near_set(return_address)) {
+            let [a, b, c, _] = *set;
+            *set = [NearRow { return_address, row }, a, b, c];
         }
-        let row = far(key)?;
-        // The oldest goes.
-        let [a, b, c, _] = *set;
-        *set = [NearRow { key, row }, a, b, c];
-        Some(row)
     }
 }
 
-#[inline(never)]
-fn find(key: Key) -> Option<Row> {
+#[inline(always)]
+fn near_set(return_address: usize) -> usize {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    ((return_address as u64).wrapping_mul(GOLDEN) >> (u64::BITS - NEAR_BITS)) as usize
+}
+
+#[inline]
+pub(super) fn find(key: Key) -> Option<Row> {
     let table = NonNull::new(TABLE.load(Ordering::Acquire))?;
     let set = key.set();
     for way in 0..WAYS {
@@ -382,28 +395,25 @@ mod tests {
     }
 
     #[test]
-    fn a_lanes_own_table_asks_the_processs_once_until_it_forgets() {
+    fn a_lane_finds_the_newest_rows_of_each_set_until_it_forgets() {
         let row = Row::new(Cfa::Sp { offset: 56 }, SavedFp::Same);
         let mut near = Box::new(NearRows::new());
-        let keys: Vec<Key> =
-            (0..NEAR_SETS).map(|number| Key::new(0x3000_0000_0000 + number * 8, false, 11).unwrap()).collect();
-        let asked = |near: &mut NearRows| {
-            let mut asked = 0;
-            for key in &keys {
-                let found = near.find_or(*key, |_| {
-                    asked += 1;
-                    Some(row)
-                });
-                assert!(found == Some(row));
-            }
-            asked
-        };
-        assert_eq!(asked(&mut near), NEAR_SETS);
+        let addresses = |count: usize| (0..count).map(|number| 0x3000_0000_0000 + number * 8);
+        for address in addresses(NEAR_SETS) {
+            assert!(near.find(address).is_none());
+            near.insert(address, row);
+            assert!(near.find(address) == Some(row));
+        }
         // A set holds four of the one it has on average.
-        assert!(asked(&mut near) < NEAR_SETS / 20);
+        assert!(addresses(NEAR_SETS).filter(|address| near.find(*address).is_none()).count() < NEAR_SETS / 20);
+        for address in addresses(9 * WAYS * NEAR_SETS) {
+            near.insert(address, row);
+            assert!(near.find(address) == Some(row));
+        }
+        let kept = addresses(9 * WAYS * NEAR_SETS).filter(|address| near.find(*address).is_some()).count();
+        assert!(kept <= WAYS * NEAR_SETS && kept > WAYS * NEAR_SETS / 2, "{kept}");
         near.forget();
-        assert_eq!(asked(&mut near), NEAR_SETS);
-        assert!(near.find_or(Key::new(0x77_0000, false, 11).unwrap(), |_| None).is_none());
+        assert!(addresses(9 * WAYS * NEAR_SETS).all(|address| near.find(address).is_none()));
     }
 
     #[test]

@@ -21,6 +21,11 @@ impl Rule {
     }
 
     #[inline]
+    pub(in super::super) fn needs_slot_only(self) -> bool {
+        false
+    }
+
+    #[inline]
     pub(in super::super) fn keeps_fp(self) -> bool {
         false
     }

@@ -34,10 +34,10 @@ pub(in super::super) fn step(
     near: &mut NearRows,
     epoch: u32,
 ) -> (Step, Rule, Frame) {
-    let key = Key::new(frame.return_address, frame.is_interrupted(), epoch);
-    let row = match key.and_then(|key| near.find(key)) {
+    let near_row = if frame.is_interrupted() { None } else { near.find(frame.return_address) };
+    let row = match near_row {
         Some(row) => row,
-        None => row_of(frame.return_address, frame.is_interrupted(), key, modules),
+        None => far_row(frame.return_address, frame.is_interrupted(), epoch, modules, near),
     };
     if row.is_simple() {
         let base = if row.is_fp_based() { frame.fp } else { frame.sp };
@@ -129,6 +129,12 @@ impl Rule {
         self.0.is_fp_based() || matches!(self.0.saved_fp(), SavedFp::AtFp(_))
     }
 
+    /// The outer frame follows from the slot alone.
+    #[inline]
+    pub(in super::super) fn needs_slot_only(self) -> bool {
+        self.0.needs_sp_only()
+    }
+
     /// The outer frame has the same frame pointer.
     #[inline]
     pub(in super::super) fn keeps_fp(self) -> bool {
@@ -162,6 +168,21 @@ impl Rule {
         let (offset, add) = self.0.cfa_word();
         Some((base.wrapping_add_signed(offset), (outer_slot + WORD).wrapping_sub(add)))
     }
+}
+
+/// The row for a frame that is not in the lane's own cache; keeps it there if it is one of a call.
+#[cold]
+#[inline(never)]
+fn far_row(return_address: usize, is_interrupted: bool, epoch: u32, modules: &mut Modules, near: &mut NearRows) -> Row {
+    let key = Key::new(return_address, is_interrupted, epoch);
+    let row = match key.and_then(rows::find) {
+        Some(row) => row,
+        None => row_of(return_address, is_interrupted, key, modules),
+    };
+    if !is_interrupted && row != Row::UNKNOWN {
+        near.insert(return_address, row);
+    }
+    row
 }
 
 /// The row for a frame not in the cache, put there if it can be found again: an address outside all objects may belong
