@@ -165,7 +165,11 @@ impl CStack {
         let mut end = Step::Outer;
         let mut crosses_signal = false;
         while count < limit && arch::code_address(frame.return_address) >= LOWEST_CODE {
-            if !crosses_signal && let Some(index) = self.remembered.find_outwards(&frame) {
+            // A single frame that is as it was, below others than before, is unwound faster than taken over.
+            if !crosses_signal
+                && let Some(index) = self.remembered.find_outwards(&frame)
+                && self.remembered.goes_on_as_before(index)
+            {
                 let wanted = depth.saturating_sub(count).max(1);
                 if self.is_proven(index, wanted) {
                     base = index + 1;

@@ -149,6 +149,12 @@ impl Remembered {
         (!details.needs_fp || details.fp == frame.fp).then_some(index)
     }
 
+    /// Whether the frame next to `index` outwards, if there is one, is still what it was. No proof, but a hint at one.
+    #[inline]
+    pub(super) fn goes_on_as_before(&self, index: usize) -> bool {
+        index == 0 || self.place(index - 1).holds()
+    }
+
     /// Compares outwards from frame `from`, which must have been found, down to `to`; returns the last proven frame.
     #[inline]
     pub(super) fn verify(&self, from: usize, to: usize) -> usize {
@@ -278,8 +284,8 @@ impl Remembered {
 impl Place {
     #[inline]
     fn holds(&self) -> bool {
-        // SAFETY: remembered addresses were readable when read and belong to the stack the thread is running on;
-        // `verify` gets to a slot only after all that proves it to be still part of it.
+        // SAFETY: remembered addresses were readable when read and belong to the stack the thread is running on, whose
+        // pages stay mapped.
         unsafe { (self.slot as *const usize).read_volatile() == self.return_address }
     }
 }
