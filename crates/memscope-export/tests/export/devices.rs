@@ -154,6 +154,36 @@ fn a_device_not_asked_for_has_no_file() {
 }
 
 #[test]
+fn each_of_32_devices_has_books_and_a_file_of_its_own() {
+    let record = |devices: &'static str| {
+        Recording::new(move |spool| {
+            spool.config(devices);
+            let lane = spool.lane(32);
+            for device in 0..32 {
+                let size = 1000 + u64::from(device);
+                spool.device_alloc(lane, 1, Space::Driver, device, 0x1000 * size, size, 0, 0);
+                spool.pool_total(lane, 2, Space::PtaCaching, device, 4 * size);
+                spool.region(lane, 3, Space::PtaCaching, device, 0x1000 * size, size / 2);
+            }
+        })
+    };
+    let all = record("cpu=0;npu=ffffffff;dir=/tmp");
+    all.export(Format::Csv);
+    for device in 0..32u64 {
+        let rows = csv_rows(&all.device_dump(&device.to_string(), CSV));
+        let size = 1000 + device;
+        // The first row is the header.
+        let number = |row: usize, key| attribute(&rows[row][9], key).and_then(|text| text.parse::<u64>().ok());
+        assert_eq!((number(1, "size"), number(1, "used")), (Some(size), Some(size)), "device {device}");
+        assert_eq!((number(2, "used"), number(2, "total")), (Some(size / 2), Some(4 * size)), "device {device}");
+    }
+    let two = record("cpu=0;npu=80000004;dir=/tmp");
+    two.export(Format::Csv);
+    let exists = |device: u32| two.directory.join(format!("device_{device}")).exists();
+    assert_eq!((0..32).filter(|device| exists(*device)).collect::<Vec<_>>(), [2, 31]);
+}
+
+#[test]
 fn a_pinned_block_at_the_address_of_its_heap_block_does_not_disturb_the_viewer() {
     let recording = Recording::new(|spool| {
         let lane = spool.lane(32);
