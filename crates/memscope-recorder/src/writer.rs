@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence};
 use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, MAX_NODE, NodeDeltas};
 use memscope_format::layout::{self, ClockKind, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WINDOW_SIZE, WindowHeader};
-use memscope_format::record::{FrameRecord, StackRef};
+use memscope_format::record::StackRef;
 use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 
 /// What every event touches is in the first cache lines: between two events the program has used the cache for itself.
@@ -236,12 +236,7 @@ impl DefinitionSink for Writer {
     }
 
     fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame) {
-        let frame = match frame {
-            Frame::C { module, offset } => FrameRecord::C { module, offset },
-            Frame::Unknown { address } => FrameRecord::Unknown { address },
-            Frame::Python { code, instruction } => FrameRecord::Python { code, instruction },
-        };
-        if self.limit == 0 || (self.end() - self.cursor < MAX_NODE && !self.flush()) {
+        if !self.make_room(MAX_NODE) {
             return;
         }
         // SAFETY: the window has room for a node; a fresh one always does.

@@ -1,5 +1,6 @@
 //! What a stack capture has to tell the spool, once for each new thing it meets.
 use crate::NodeId;
+pub use memscope_format::record::FrameRecord as Frame;
 
 /// A loaded ELF object, defined before the first frame that lies in it.
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +31,6 @@ pub struct CodeDefinition<'a> {
     pub function: &'a [u8],
     /// `co_linetable` (`co_lnotab` before 3.10), verbatim.
     pub line_table: &'a [u8],
-}
-
-/// One frame of a stack, in terms of earlier definitions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Frame {
-    /// Return address minus the module's bias.
-    C { module: u32, offset: u64 },
-    /// A return address in no known module (generated code): the raw address.
-    Unknown { address: u64 },
-    /// Byte offset of the current instruction within `co_code`.
-    Python { code: u32, instruction: u32 },
 }
 
 /// Takes definitions; implemented by the recorder's lane.
