@@ -56,13 +56,13 @@ pub unsafe fn host_alloc(address: usize, size: usize, entry: Entry) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane at hand.
     unsafe {
-        match at_hand(slot) {
-            Some((lane, ticks)) if !lane.stacks.wanted() => {
+        match at_hand(slot, |lane| !lane.stacks.wanted()) {
+            Some((lane, ticks)) => {
                 ptr::addr_of_mut!((*slot).recording).write_volatile(true);
                 lane.writer.host_alloc(ticks, address as u64, size as u64, StackRef::NONE);
                 ptr::addr_of_mut!((*slot).recording).write_volatile(false);
             }
-            _ => host_alloc_in_full(address, size, entry),
+            None => host_alloc_in_full(address, size, entry),
         }
     }
 }
@@ -85,7 +85,7 @@ pub unsafe fn host_free(address: usize) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane at hand.
     unsafe {
-        match at_hand(slot) {
+        match at_hand(slot, |_| true) {
             Some((lane, ticks)) => {
                 ptr::addr_of_mut!((*slot).recording).write_volatile(true);
                 lane.writer.host_free(ticks, address as u64, StackRef::NONE);
@@ -105,18 +105,19 @@ unsafe fn host_free_in_full(address: usize) {
     }
 }
 
-/// The thread's lane and the time, if an event can be written without further ado.
+/// The thread's lane and the time, if an event can be written without further ado and `suits` the lane.
 ///
 /// # Safety
 /// `slot` is the calling thread's and the guard is held; the reference ends before either changes.
 #[inline(always)]
-unsafe fn at_hand<'l>(slot: *mut Slot) -> Option<(&'l mut Lane, u64)> {
+unsafe fn at_hand<'l>(slot: *mut Slot, suits: impl FnOnce(&Lane) -> bool) -> Option<(&'l mut Lane, u64)> {
     // SAFETY: the lane a slot names is owned by its thread and mapped for ever; the guard keeps a signal handler from
     // entering here a second time, so the reference is the only one.
     let lane = unsafe { (*slot).lane.as_mut() }?;
-    if !lane.writer.is_ready() || lane.writer.clock != ClockKind::Counter {
+    if !lane.writer.is_ready() || lane.writer.clock != ClockKind::Counter || !suits(lane) {
         return None;
     }
+    // Last: it takes as long as all the rest.
     let ticks = clock::ticks(ClockKind::Counter);
     if ticks >= lane.writer.next_calibration {
         return None;

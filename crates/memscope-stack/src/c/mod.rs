@@ -11,6 +11,7 @@
 mod arch;
 #[cfg(target_arch = "x86_64")]
 mod cfi;
+mod chains;
 mod memory;
 mod modules;
 mod remembered;
@@ -22,6 +23,7 @@ mod tests;
 use crate::tree::{FrameKey, Interned, Tree};
 use crate::{DefinitionSink, Frame as FrameDefinition, NodeId};
 use arch::{Frame, NearRows, Rule, Step};
+use chains::Chains;
 use core::sync::atomic::{AtomicU32, Ordering};
 use memory::StackMemory;
 use modules::Modules;
@@ -62,8 +64,12 @@ pub struct CStack {
     memory: StackMemory,
     modules: Modules,
     near_rows: NearRows,
+    chains: Chains,
     /// Frames of the capture under way, innermost first.
     fresh: [Fresh; MAX_UNWOUND],
+    /// Captures that were chains.
+    #[cfg(test)]
+    followed: usize,
 }
 
 impl Default for CStack {
@@ -80,13 +86,16 @@ impl CStack {
             memory: StackMemory::new(),
             modules: Modules::new(),
             near_rows: NearRows::new(),
+            chains: Chains::new(),
             fresh: [fresh; MAX_UNWOUND],
+            #[cfg(test)]
+            followed: 0,
         }
     }
 
     /// Drops all that was learnt: the last stack, what is readable, which modules the spool knows.
     pub fn forget(&mut self) {
-        self.remembered.forget();
+        self.forget_stack();
         self.memory.forget();
         self.modules.forget();
         self.near_rows.forget();
@@ -94,8 +103,14 @@ impl CStack {
 
     /// Drops what was learnt about the stack of the thread that had the lane; modules are the process's and stay.
     pub fn change_thread(&mut self) {
-        self.remembered.forget();
+        self.forget_stack();
         self.memory.forget();
+    }
+
+    /// Drops what may not be read any more.
+    fn forget_stack(&mut self) {
+        self.remembered.forget();
+        self.chains.forget();
     }
 
     /// Drops the last stack only: the next capture unwinds every frame.
@@ -122,37 +137,61 @@ impl CStack {
     ) -> NodeId {
         let depth = depth.clamp(1, MAX_DEPTH);
         if !self.memory.enter(sp) {
-            self.remembered.forget();
+            self.forget_stack();
         }
         let Some(frame) = arch::entry(sp, fp, &mut self.memory) else { return NodeId::NONE };
-        // The whole stack is as it was, or shorter: nothing to unwind.
-        if let Some(index) = self.remembered.find(&frame)
-            && self.is_proven(index, depth)
+        if self.remembered.ends_with(&frame) {
+            let innermost = self.remembered.len() - 1;
+            if self.prove(innermost, depth).is_ok() {
+                return self.remembered.node(innermost);
+            }
+        }
+        match self.follow(&frame, depth) {
+            Some(node) => node,
+            None => self.unwind(&frame, depth, tree, sink),
+        }
+    }
+
+    /// Whether the `depth` frames outwards from `index`, or all there are, are still what is remembered; the last that is
+    /// if they are not.
+    #[inline(never)]
+    fn prove(&self, index: usize, depth: usize) -> Result<(), usize> {
+        let outermost = (index + 1).saturating_sub(depth);
+        let last = self.remembered.verify(index, outermost);
+        let goes_on = index + 1 >= depth || self.remembered.is_complete() && self.remembered.ends_as_before();
+        if last == outermost && goes_on { Ok(()) } else { Err(last) }
+    }
+
+    /// The stack if what is new of it is a chain that was kept.
+    #[inline]
+    fn follow(&mut self, first: &Frame, depth: usize) -> Option<NodeId> {
+        let chain = self.chains.find(first, self.remembered.innermost())?;
+        let (joint, index) = chain.joint();
+        if !self.remembered.has(&joint, index) {
+            return None;
+        }
+        let wanted = depth.saturating_sub(chain.len()).max(1);
+        self.prove(index, wanted).ok()?;
+        #[cfg(test)]
+        {
+            self.followed += 1;
+        }
+        let node = chain.put_on(index + 1, &mut self.remembered);
+        let position = chain.position();
+        self.chains.followed(position);
+        Some(node)
+    }
+
+    /// Unwinds the stack up to frames that stayed. Out of the way of what is more frequent in a loop.
+    #[inline(never)]
+    fn unwind<S: DefinitionSink>(&mut self, first: &Frame, depth: usize, tree: &mut Tree, sink: &mut S) -> NodeId {
+        let before = self.remembered.innermost();
+        // A part of the last stack.
+        if let Some(index) = self.remembered.find(first)
+            && self.prove(index, depth).is_ok()
         {
             return self.remembered.node(index);
         }
-        self.capture_changed(&frame, depth, tree, sink)
-    }
-
-    /// Whether the `depth` frames outwards from `index`, or all there are, are still what is remembered.
-    #[inline]
-    fn is_proven(&self, index: usize, depth: usize) -> bool {
-        let outermost = (index + 1).saturating_sub(depth);
-        if index + 1 < depth && !self.remembered.is_complete() {
-            return false;
-        }
-        self.remembered.verify(index, outermost) == outermost
-            && (index + 1 >= depth || self.remembered.ends_as_before())
-    }
-
-    #[inline(never)]
-    fn capture_changed<S: DefinitionSink>(
-        &mut self,
-        first: &Frame,
-        depth: usize,
-        tree: &mut Tree,
-        sink: &mut S,
-    ) -> NodeId {
         // Field by field, here and below: a frame copied as a whole goes through memory, in wider pieces than it was
         // written in, which stalls (measured: twice the time per frame).
         let Frame { slot, return_address, sp, fp } = *first;
@@ -164,21 +203,24 @@ impl CStack {
         let mut base = 0;
         let mut end = Step::Outer;
         let mut crosses_signal = false;
+        let mut rule = Rule::NONE;
+        // Up to here the stack is known to go on as before, but not further.
+        let mut tried = 0;
         while count < limit && arch::code_address(frame.return_address) >= LOWEST_CODE {
-            // A single frame that is as it was, below others than before, is unwound faster than taken over.
+            // A single frame that is as it was, below others than before, is not worth the proof.
             if !crosses_signal
+                && frame.slot > tried
                 && let Some(index) = self.remembered.find_outwards(&frame)
                 && self.remembered.goes_on_as_before(index)
             {
                 let wanted = depth.saturating_sub(count).max(1);
-                if self.is_proven(index, wanted) {
-                    base = index + 1;
-                    break;
+                match self.prove(index, wanted) {
+                    Ok(()) => {
+                        base = index + 1;
+                        break;
+                    }
+                    Err(last) => tried = self.remembered.slot(last),
                 }
-                let mut last = frame;
-                count = self.take_over(index, wanted, &mut last, count);
-                let Frame { slot, return_address, sp, fp } = last;
-                frame = Frame { slot, return_address, sp, fp };
             }
             let mut fresh =
                 Fresh { slot: frame.slot, return_address: frame.return_address, fp: frame.fp, rule: Rule::NONE };
@@ -187,8 +229,8 @@ impl CStack {
                 // may treat all frames alike.
                 fresh.return_address += 1;
             }
-            (end, fresh.rule, frame) =
-                arch::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
+            (end, rule, frame) = arch::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
+            fresh.rule = rule;
             count = self.push_fresh(fresh, count);
             if end != Step::Outer {
                 if end != Step::Interrupted {
@@ -204,27 +246,11 @@ impl CStack {
         } else if base == 0 && end == Step::End {
             self.remembered.set_complete();
         } else if base == 0 && arch::code_address(frame.return_address) < LOWEST_CODE {
-            self.remembered.set_complete_at(frame.slot, frame.return_address);
+            self.remembered.set_complete_at(frame.slot, frame.return_address, rule);
+        } else if base > 0 {
+            self.chains.note(first, before, count, &self.remembered);
         }
         node
-    }
-
-    /// Moves the frames from `index` outwards that are still what is remembered, `wanted` at most, into `fresh`,
-    /// because further out the stack has changed; `frame` becomes the last of them, to go on from. Frame
-    /// pointers are found anew: the remembered ones hold only where they are needed.
-    #[cold]
-    fn take_over(&mut self, index: usize, wanted: usize, frame: &mut Frame, mut count: usize) -> usize {
-        let proven = self.remembered.verify(index, (index + 1).saturating_sub(wanted));
-        for taken in (proven + 1..=index).rev() {
-            let rule = self.remembered.rule(taken);
-            let fresh = Fresh { slot: frame.slot, return_address: frame.return_address, fp: frame.fp, rule };
-            count = self.push_fresh(fresh, count);
-            let memory = &mut self.memory;
-            let read = |word| memory.read(word).unwrap_or_default();
-            let (slot, return_address, fp) = self.remembered.outer_of(taken, frame.fp, read);
-            *frame = Frame { slot, return_address, sp: slot + size_of::<usize>(), fp };
-        }
-        count
     }
 
     #[inline]

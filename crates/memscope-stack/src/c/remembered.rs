@@ -28,75 +28,81 @@ use crate::NodeId;
 
 /// Frames remembered at most; [`super::MAX_DEPTH`] and the slack fit in with room to grow before frames are dropped.
 pub(super) const CAPACITY: usize = 1536;
-const CHECKS_CAPACITY: usize = 2 * CAPACITY;
+/// A frame can need two words to be unchanged besides its return address.
+const WORDS_CAPACITY: usize = 3 * CAPACITY;
 /// So many more than necessary are dropped at once where the stack outgrows the capacity.
 const DROP_AHEAD: usize = 128;
 
-/// What is compared for every frame.
+/// A word that must be on the stack.
+#[derive(Clone, Copy)]
+pub(super) struct Word {
+    pub(super) address: usize,
+    pub(super) value: usize,
+}
+
 #[derive(Clone, Copy)]
 struct Place {
-    slot: usize,
-    return_address: usize,
-}
-
-#[derive(Clone, Copy)]
-struct Details {
-    fp: usize,
-    rule: Rule,
-    /// Number of checks that belong to frames further out than this one.
-    checks_before: u32,
     node: NodeId,
-    needs_fp: bool,
+    /// Where its return address is among the words.
+    word: u16,
+    /// Not 0: then its frame pointer is among the frame pointers.
+    needs_fp: u16,
 }
 
-/// A word besides the return addresses that must be unchanged for `frame` to follow from the frame before it.
-#[derive(Clone, Copy)]
-struct Check {
-    address: usize,
-    value: usize,
-    frame: usize,
+/// All there is to know about a frame.
+pub(super) struct Known {
+    pub(super) slot: usize,
+    pub(super) return_address: usize,
+    pub(super) node: NodeId,
+    /// If it is needed.
+    pub(super) fp: Option<usize>,
 }
 
 /// Zeroed memory is an empty stack. Every address in it was read through the lane's `StackMemory` since that last
 /// began a new range.
 pub(super) struct Remembered {
     len: usize,
-    checks_len: usize,
+    words_len: usize,
     /// Where the last search ended: the next one mostly ends nearby.
     hint: usize,
     /// Frame 0 is the outermost of the stack, not just of what was unwound: its row says so, or `end`.
     is_complete: bool,
-    /// Where the return address of frame 0 lies if that is what ends the stack, else 0; and what it is.
-    end: Place,
     /// The node of frame 0 has no parent.
     is_rooted: bool,
+    /// Where the return address of frame 0 lies if that is what ends the stack, else 0; and what it is.
+    end: Word,
+    /// All that is compared, from the outermost inwards: the return address of each frame, followed by what else must be
+    /// unchanged for it to follow from the next. In one row, so that comparing is one loop.
+    words: [Word; WORDS_CAPACITY],
     places: [Place; CAPACITY],
-    details: [Details; CAPACITY],
-    checks: [Check; CHECKS_CAPACITY],
+    fps: [usize; CAPACITY],
 }
 
 impl Remembered {
     pub(super) const fn new() -> Remembered {
-        let details = Details { fp: 0, rule: Rule::NONE, checks_before: 0, node: NodeId::NONE, needs_fp: false };
         Remembered {
             len: 0,
-            checks_len: 0,
+            words_len: 0,
             hint: 0,
             is_complete: false,
             is_rooted: false,
-            end: Place { slot: 0, return_address: 0 },
-            places: [Place { slot: 0, return_address: 0 }; CAPACITY],
-            details: [details; CAPACITY],
-            checks: [Check { address: 0, value: 0, frame: 0 }; CHECKS_CAPACITY],
+            end: Word { address: 0, value: 0 },
+            words: [Word { address: 0, value: 0 }; WORDS_CAPACITY],
+            places: [Place { node: NodeId::NONE, word: 0, needs_fp: 0 }; CAPACITY],
+            fps: [0; CAPACITY],
         }
     }
 
     pub(super) fn forget(&mut self) {
         self.len = 0;
-        self.checks_len = 0;
+        self.words_len = 0;
         self.hint = 0;
         self.is_complete = false;
         self.is_rooted = false;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -105,19 +111,36 @@ impl Remembered {
 
     #[inline]
     pub(super) fn node(&self, index: usize) -> NodeId {
-        self.details(index).node
+        self.place(index).node
     }
 
-    /// The frame next to `index` outwards, given the frame pointer at `index` and a way to read the stack.
-    pub(super) fn outer_of(&self, index: usize, fp: usize, read: impl FnOnce(usize) -> usize) -> (usize, usize, usize) {
-        let (place, outer) = (self.place(index), self.place(index.saturating_sub(1)));
-        let rule = self.details(index).rule;
-        let outer_fp = if rule.keeps_fp() { fp } else { read(rule.fp_word(place.slot, fp, outer.slot)) };
-        (outer.slot, outer.return_address, outer_fp)
+    /// The node of the whole stack.
+    #[inline]
+    pub(super) fn innermost(&self) -> NodeId {
+        if self.len > 0 { self.node(self.len - 1) } else { NodeId::NONE }
     }
 
-    pub(super) fn rule(&self, index: usize) -> Rule {
-        self.details(index).rule
+    #[inline]
+    pub(super) fn slot(&self, index: usize) -> usize {
+        self.word(self.place(index).word as usize).address
+    }
+
+    pub(super) fn known(&self, index: usize) -> Known {
+        let &Word { address: slot, value: return_address } = self.word(self.place(index).word as usize);
+        let fp = if self.needs_fp(index) { self.fps.get(index).copied() } else { None };
+        Known { slot, return_address, node: self.node(index), fp }
+    }
+
+    /// What must be unchanged for frame `index` to follow from the one further in, besides its return address.
+    pub(super) fn checks_of(&self, index: usize) -> &[Word] {
+        let to = if index + 1 < self.len { self.place(index + 1).word as usize } else { self.words_len };
+        self.words.get(self.place(index).word as usize + 1..to).unwrap_or_default()
+    }
+
+    /// Whether `frame` is the innermost one.
+    #[inline]
+    pub(super) fn ends_with(&self, frame: &Frame) -> bool {
+        self.len > 0 && self.is_at(self.len - 1, frame.slot, frame.return_address, frame.fp)
     }
 
     /// The remembered frame from which everything outer follows as it does from `frame`.
@@ -125,7 +148,7 @@ impl Remembered {
     pub(super) fn find(&mut self, frame: &Frame) -> Option<usize> {
         // Slots fall with the index; `after` becomes the number of frames whose slot is not below the wanted one.
         let mut after = self.hint;
-        while after < self.len && self.place(after).slot >= frame.slot {
+        while after < self.len && self.slot(after) >= frame.slot {
             after += 1;
         }
         self.hint = after;
@@ -136,50 +159,59 @@ impl Remembered {
     #[inline]
     pub(super) fn find_outwards(&mut self, frame: &Frame) -> Option<usize> {
         let mut after = self.hint;
-        while after > 0 && self.place(after - 1).slot < frame.slot {
+        while after > 0 && self.slot(after - 1) < frame.slot {
             after -= 1;
         }
         self.hint = after;
         let index = after.checked_sub(1)?;
-        let place = self.place(index);
-        if place.slot != frame.slot || place.return_address != frame.return_address {
-            return None;
-        }
-        let details = self.details(index);
-        (!details.needs_fp || details.fp == frame.fp).then_some(index)
+        self.is_at(index, frame.slot, frame.return_address, frame.fp).then_some(index)
+    }
+
+    /// Whether a frame is remembered at `index`, with the same node.
+    #[inline]
+    pub(super) fn has(&self, known: &Known, index: usize) -> bool {
+        index < self.len
+            && self.node(index) == known.node
+            && self.needs_fp(index) == known.fp.is_some()
+            && self.is_at(index, known.slot, known.return_address, known.fp.unwrap_or_default())
+    }
+
+    #[inline]
+    fn is_at(&self, index: usize, slot: usize, return_address: usize, fp: usize) -> bool {
+        let word = self.word(self.place(index).word as usize);
+        word.address == slot
+            && word.value == return_address
+            && (!self.needs_fp(index) || self.fps.get(index) == Some(&fp))
     }
 
     /// Whether the frame next to `index` outwards, if there is one, is still what it was. No proof, but a hint at one.
     #[inline]
     pub(super) fn goes_on_as_before(&self, index: usize) -> bool {
-        index == 0 || self.place(index - 1).holds()
+        index == 0 || self.word(self.place(index - 1).word as usize).holds()
     }
 
     /// Compares outwards from frame `from`, which must have been found, down to `to`; returns the last proven frame.
     #[inline]
     pub(super) fn verify(&self, from: usize, to: usize) -> usize {
+        let compared = self.place(to).word as usize..self.place(from).word as usize;
+        debug_assert!(compared.start <= compared.end && compared.end <= WORDS_CAPACITY);
+        // SAFETY: as in `word`; words are in the order of their frames.
+        let words = unsafe { self.words.get_unchecked(compared.clone()) };
+        // Four at a time, for this loop is what stacks of a loop cost most.
+        let (outermost, fours) = words.as_rchunks::<4>();
+        let hold = fours.iter().rev().all(|[a, b, c, d]| d.holds() && c.holds() && b.holds() && a.holds())
+            && outermost.iter().rev().all(Word::holds);
+        if hold { to } else { self.last_proven(from) }
+    }
+
+    /// Where a comparison outwards from frame `from` ends, which is known to end.
+    #[cold]
+    fn last_proven(&self, from: usize) -> usize {
         let mut proven = from;
-        let mut checks = self.details(from).checks_before as usize;
-        while proven > to {
-            // Frames without checks of their own, in one tight loop.
-            let checked = if checks > 0 { (self.check(checks - 1).frame + 1).max(to) } else { to };
-            while proven > checked {
-                if !self.place(proven - 1).holds() {
-                    return proven;
-                }
-                proven -= 1;
-            }
-            if proven == to {
+        while proven > 0 {
+            let words = self.place(proven - 1).word as usize..self.place(proven).word as usize;
+            if !words.rev().all(|word| self.word(word).holds()) {
                 break;
-            }
-            while checks > 0 && self.check(checks - 1).frame == proven - 1 {
-                if !self.check(checks - 1).holds() {
-                    return proven;
-                }
-                checks -= 1;
-            }
-            if !self.place(proven - 1).holds() {
-                return proven;
             }
             proven -= 1;
         }
@@ -197,16 +229,13 @@ impl Remembered {
     fn drop_outermost(&mut self, base: usize, count: usize) -> usize {
         let drop = (base + count - CAPACITY + DROP_AHEAD).min(base);
         let kept = self.len.min(CAPACITY) - drop;
+        let words_dropped = if kept > 0 { self.place(drop).word } else { self.words_len as u16 };
+        self.words.copy_within(words_dropped as usize..self.words_len, 0);
+        self.words_len -= words_dropped as usize;
         self.places.copy_within(drop..drop + kept, 0);
-        self.details.copy_within(drop..drop + kept, 0);
-        let checks_dropped = self.checks.iter().take(self.checks_len).take_while(|check| check.frame < drop).count();
-        self.checks.copy_within(checks_dropped..self.checks_len, 0);
-        self.checks_len -= checks_dropped;
-        for check in self.checks.iter_mut().take(self.checks_len) {
-            check.frame -= drop;
-        }
-        for details in self.details.iter_mut().take(kept) {
-            details.checks_before = details.checks_before.saturating_sub(checks_dropped as u32);
+        self.fps.copy_within(drop..drop + kept, 0);
+        for place in self.places.iter_mut().take(kept) {
+            place.word -= words_dropped;
         }
         self.len = kept;
         self.hint = 0;
@@ -216,47 +245,46 @@ impl Remembered {
     }
 
     /// Begins to replace all but the `base` outermost frames.
+    #[inline]
     pub(super) fn rebuild(&mut self, base: usize) -> Rebuild {
-        let rebuild = Rebuild {
-            at: base,
-            parent: if base > 0 { self.node(base - 1) } else { NodeId::NONE },
-            old_len: self.len,
-            is_unchanged: base > 0 || self.is_rooted,
-        };
-        self.checks_len = if base > 0 { self.details(base - 1).checks_before as usize } else { 0 };
-        if base == 0 {
-            self.is_rooted = true;
-            self.is_complete = false;
-        }
+        let (old_len, was_rooted) = (self.len, self.is_rooted);
         self.len = base;
-        rebuild
+        let Some(innermost) = base.checked_sub(1) else {
+            (self.words_len, self.is_rooted, self.is_complete) = (0, true, false);
+            return Rebuild { at: 0, words: 0, parent: NodeId::NONE, old_len, is_unchanged: was_rooted };
+        };
+        let Place { node: parent, word, .. } = *self.place(innermost);
+        self.words_len = word as usize + 1;
+        Rebuild { at: base, words: self.words_len, parent, old_len, is_unchanged: true }
     }
 
     /// Frame 0 is the outermost because of its return address.
     pub(super) fn set_complete(&mut self) {
         self.is_complete = true;
-        self.end = Place { slot: 0, return_address: 0 };
+        self.end = Word { address: 0, value: 0 };
     }
 
-    /// Frame 0 is the outermost because `slot` holds no address to return to.
-    pub(super) fn set_complete_at(&mut self, slot: usize, return_address: usize) {
+    /// Frame 0 is the outermost because `slot`, found by `rule`, holds no address to return to.
+    pub(super) fn set_complete_at(&mut self, slot: usize, return_address: usize, rule: Rule) {
         // A frame that finds its slot by a word in memory would need a check of that too; none begins a stack.
-        self.is_complete = self.len > 0 && !self.details(0).rule.finds_slot_in_memory();
-        self.end = Place { slot, return_address };
+        self.is_complete = !rule.finds_slot_in_memory();
+        self.end = Word { address: slot, value: return_address };
     }
 
     /// To be asked of a complete stack all of which was verified.
     #[inline]
     pub(super) fn ends_as_before(&self) -> bool {
-        self.end.slot == 0 || self.end.holds()
+        self.end.address == 0 || self.end.holds()
     }
 
-    fn push_check(&mut self, address: usize, value: usize, frame: usize) {
-        // Two checks a frame at most, so the table is large enough.
-        if let Some(check) = self.checks.get_mut(self.checks_len) {
-            *check = Check { address, value, frame };
-            self.checks_len += 1;
-        }
+    #[inline]
+    fn needs_fp(&self, index: usize) -> bool {
+        self.place(index).needs_fp != 0
+    }
+
+    #[inline]
+    fn return_address(&self, index: usize) -> usize {
+        self.word(self.place(index).word as usize).value
     }
 
     #[inline]
@@ -267,33 +295,18 @@ impl Remembered {
     }
 
     #[inline]
-    fn details(&self, index: usize) -> &Details {
-        debug_assert!(index < CAPACITY);
-        // SAFETY: as in `place`.
-        unsafe { self.details.get_unchecked(index) }
-    }
-
-    #[inline]
-    fn check(&self, index: usize) -> &Check {
-        debug_assert!(index < CHECKS_CAPACITY);
-        // SAFETY: indices are below `checks_len`, which `push_check` keeps within the array.
-        unsafe { self.checks.get_unchecked(index) }
+    fn word(&self, index: usize) -> &Word {
+        debug_assert!(index < WORDS_CAPACITY);
+        // SAFETY: indices are those of frames' words or between them; `Rebuild` keeps them within the array.
+        unsafe { self.words.get_unchecked(index) }
     }
 }
 
-impl Place {
+impl Word {
     #[inline]
-    fn holds(&self) -> bool {
+    pub(super) fn holds(&self) -> bool {
         // SAFETY: remembered addresses were readable when read and belong to the stack the thread is running on, whose
         // pages stay mapped.
-        unsafe { (self.slot as *const usize).read_volatile() == self.return_address }
-    }
-}
-
-impl Check {
-    #[inline]
-    fn holds(&self) -> bool {
-        // SAFETY: as in `Place::holds`.
         unsafe { (self.address as *const usize).read_volatile() == self.value }
     }
 }
@@ -301,6 +314,7 @@ impl Check {
 /// Frames being put on top of those that stay, from the outermost inwards.
 pub(super) struct Rebuild {
     at: usize,
+    words: usize,
     parent: NodeId,
     old_len: usize,
     /// All frames so far are what they were, so that their nodes are too.
@@ -316,60 +330,108 @@ impl Rebuild {
     /// The node of the next frame if that returns to the same address, after the same outer frames, as before.
     #[inline]
     pub(super) fn unchanged_node(&mut self, stack: &Remembered, return_address: usize) -> Option<NodeId> {
-        self.is_unchanged &= self.at < self.old_len && stack.place(self.at).return_address == return_address;
+        self.is_unchanged &= self.at < self.old_len
+            // Not written over yet.
+            && stack.place(self.at).word as usize >= self.words
+            && stack.return_address(self.at) == return_address;
         self.is_unchanged.then(|| stack.node(self.at))
     }
 
+    /// A frame just unwound.
     #[inline]
     pub(super) fn push(&mut self, stack: &mut Remembered, fresh: &Fresh, node: NodeId) {
-        let at = self.at;
-        let rule = fresh.rule;
         let mut needs_fp = false;
         // Nearly all frames need no more than their slot.
-        if !rule.needs_slot_only() || at > 0 && stack.details(at - 1).needs_fp {
-            needs_fp = push_checks(stack, fresh, at);
+        if !fresh.rule.needs_slot_only() || self.at > 0 && stack.needs_fp(self.at - 1) {
+            needs_fp = push_checks(self, stack, fresh);
         }
-        let checks_before = stack.checks_len as u32;
-        debug_assert!(at < CAPACITY);
-        // SAFETY: `reserve` made room for all frames of this rebuild; kept by `CStack::intern`.
-        unsafe {
-            *stack.places.get_unchecked_mut(at) = Place { slot: fresh.slot, return_address: fresh.return_address };
-            *stack.details.get_unchecked_mut(at) = Details { fp: fresh.fp, rule, checks_before, node, needs_fp };
-        }
-        self.at = at + 1;
+        self.push_frame(stack, Word { address: fresh.slot, value: fresh.return_address }, node, needs_fp);
+    }
+
+    #[inline]
+    pub(super) fn push_frame(&mut self, stack: &mut Remembered, word: Word, node: NodeId, needs_fp: bool) {
+        self.push_word(stack, word, node, needs_fp);
+        self.at += 1;
         self.parent = node;
+    }
+
+    /// A word that must be unchanged for the last frame to follow from the next one.
+    #[inline]
+    fn push_check(&mut self, stack: &mut Remembered, word: Word) {
+        self.push_word(stack, word, NodeId::NONE, false);
+    }
+
+    /// A frame of a chain, with its node, or a check. Without a branch, for which it is no processor could foresee.
+    #[inline]
+    pub(super) fn push_either(
+        &mut self,
+        stack: &mut Remembered,
+        word: Word,
+        node: NodeId,
+        needs_fp: bool,
+        is_frame: bool,
+    ) {
+        self.push_word(stack, word, node, needs_fp);
+        self.at += usize::from(is_frame);
+        self.parent = node;
+    }
+
+    /// Of a check the place is that of the next frame, which will be written over it: there always is one.
+    #[inline]
+    fn push_word(&mut self, stack: &mut Remembered, word: Word, node: NodeId, needs_fp: bool) {
+        debug_assert!(self.at < CAPACITY && self.words < WORDS_CAPACITY);
+        // SAFETY: `reserve` made room for all frames of this rebuild, none of which has more than two checks; kept by
+        // `CStack::intern` and `Chain::put_on`.
+        unsafe {
+            *stack.words.get_unchecked_mut(self.words) = word;
+            let place = Place { node, word: self.words as u16, needs_fp: needs_fp.into() };
+            *stack.places.get_unchecked_mut(self.at) = place;
+        }
+        self.words += 1;
+    }
+
+    /// The frame pointer of a frame that needs it, which may be pushed later.
+    #[inline]
+    pub(super) fn set_fp(&self, stack: &mut Remembered, index: usize, fp: usize) {
+        if let Some(place) = stack.fps.get_mut(index) {
+            *place = fp;
+        }
     }
 
     /// Ends with the innermost frame, whose node it gives.
     #[inline]
     pub(super) fn finish(self, stack: &mut Remembered) -> NodeId {
         stack.len = self.at;
+        stack.words_len = self.words;
         stack.hint = self.at;
         self.parent
     }
 }
 
-/// Notes what must be unchanged for the frame at `at - 1` to follow from `fresh`, besides its slot and return address; tells
-/// whether the frame pointer is needed at `fresh`.
+/// Pushes what must be unchanged for the last frame to follow from `fresh`, besides its slot and return address; tells
+/// whether the frame pointer is needed at `fresh`, and keeps it then.
 #[inline(never)]
-fn push_checks(stack: &mut Remembered, fresh: &Fresh, at: usize) -> bool {
+fn push_checks(rebuild: &mut Rebuild, stack: &mut Remembered, fresh: &Fresh) -> bool {
     let rule = fresh.rule;
     let mut needs_fp = rule.uses_fp();
-    if at > 0 {
-        let outer = stack.details(at - 1);
-        let (outer_needs_fp, outer_fp) = (outer.needs_fp, outer.fp);
-        let outer_slot = stack.place(at - 1).slot;
-        if outer_needs_fp {
+    if let Some(outer) = rebuild.at.checked_sub(1) {
+        let outer_slot = stack.slot(outer);
+        if stack.needs_fp(outer) {
             if rule.keeps_fp() {
                 needs_fp = true;
             } else {
-                stack.push_check(rule.fp_word(fresh.slot, fresh.fp, outer_slot), outer_fp, at - 1);
+                let address = rule.fp_word(fresh.slot, fresh.fp, outer_slot);
+                let value = stack.fps.get(outer).copied().unwrap_or_default();
+                rebuild.push_check(stack, Word { address, value });
             }
         }
         // Compared before the one above, being later: where the frame pointer was saved depends on the slot.
         if let Some((address, value)) = rule.slot_word(fresh.slot, fresh.fp, outer_slot) {
-            stack.push_check(address, value, at - 1);
+            rebuild.push_check(stack, Word { address, value });
         }
+    }
+    if needs_fp {
+        rebuild.set_fp(stack, rebuild.at, fresh.fp);
     }
     needs_fp
 }

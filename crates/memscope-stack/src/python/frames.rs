@@ -185,7 +185,7 @@ impl PythonStack {
             Some(below) => below.node,
             None => NodeId::NONE,
         };
-        for (at, entry) in remembered.iter_mut().enumerate().take(length).skip(first) {
+        for (at, entry) in (first..).zip(remembered.get_mut(first..length).unwrap_or_default()) {
             if entry.code_id != NO_CODE {
                 let instruction = interpreter.layout.instruction(entry.code, entry.position);
                 match tree.intern(node, FrameKey::python(entry.code_id, instruction)) {

@@ -3,7 +3,7 @@
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod current;
 
-pub(super) use current::{NearRows, Rule, code_address, entry, epoch_began, step};
+pub(super) use current::{NearRows, Rule, code_address, entry, epoch_began, prefetch, step};
 
 /// One activation of a function, as seen when the call it is in returns.
 #[derive(Clone, Copy)]

@@ -61,6 +61,13 @@ pub(in super::super) fn step(
     (step, Rule(row), Frame { slot, return_address, sp, fp })
 }
 
+/// Has the cache line at `address` fetched; any address will do.
+#[inline(always)]
+pub(in super::super) fn prefetch(address: *const i8) {
+    // SAFETY: every x86-64 processor has SSE, and a prefetch does not fault.
+    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address) };
+}
+
 pub(in super::super) fn epoch_began(epoch: u32) {
     rows::epoch_began(epoch);
 }

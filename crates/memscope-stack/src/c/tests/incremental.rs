@@ -4,6 +4,9 @@ use super::{Comparison, Random};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
+/// So often a loop must go round for its stacks to be followed as chains: they are noted, kept, then followed.
+const ROUNDS: usize = 4;
+
 /// Calls `shapes` one within the other with their parameters, innermost last, and compares at the innermost point.
 struct Path<'a> {
     comparison: &'a mut Comparison,
@@ -34,14 +37,17 @@ unsafe extern "C" fn next(context: *mut c_void) {
 #[test]
 fn every_pair_of_shapes_within_each_other() {
     let mut comparison = Comparison::new(1000);
-    for outer in shapes::ALL {
-        for inner in shapes::ALL {
-            for parameter in [0, 1, 100] {
-                follow(&mut comparison, &[(outer, parameter), (inner, parameter + 1), (shapes::plain, 0)]);
+    for _ in 0..ROUNDS {
+        for outer in shapes::ALL {
+            for inner in shapes::ALL {
+                for parameter in [0, 1, 100] {
+                    follow(&mut comparison, &[(outer, parameter), (inner, parameter + 1), (shapes::plain, 0)]);
+                }
             }
         }
     }
-    assert_eq!(comparison.captures, 147);
+    assert_eq!(comparison.captures, ROUNDS * 147);
+    comparison.assert_followed(100);
 }
 
 #[test]
@@ -57,8 +63,10 @@ fn recursion_of_all_depths_up_and_down() {
     for depth in [1, 7, 64, 1000] {
         let mut comparison = Comparison::new(depth);
         let path = [(shapes::plain as Shape, 0); 200];
-        for length in (0..200).step_by(3).chain((0..200).rev().step_by(17)).chain([199, 0, 199, 5, 150]) {
-            follow(&mut comparison, &path[..length]);
+        for _ in 0..ROUNDS {
+            for length in (0..200).step_by(3).chain((0..200).rev().step_by(17)).chain([199, 0, 199, 5, 150]) {
+                follow(&mut comparison, &path[..length]);
+            }
         }
         assert!(comparison.deepest > 199);
     }
@@ -68,8 +76,10 @@ fn recursion_of_all_depths_up_and_down() {
 fn recursion_deeper_than_what_is_remembered() {
     let mut comparison = Comparison::new(1000);
     let path = vec![(shapes::scratch_fp as Shape, 1); 4000];
-    for length in [500, 900, 1400, 1800, 2600, 2610, 3200, 3100, 1200, 4000, 300, 900] {
-        follow(&mut comparison, &path[..length]);
+    for _ in 0..ROUNDS {
+        for length in [500, 900, 1400, 1800, 2600, 2610, 2640, 3200, 3100, 1200, 4000, 300, 900] {
+            follow(&mut comparison, &path[..length]);
+        }
     }
     assert!(comparison.deepest > 4000);
 }
@@ -77,19 +87,22 @@ fn recursion_deeper_than_what_is_remembered() {
 #[test]
 fn paths_of_equal_frame_sizes_are_told_apart() {
     let mut comparison = Comparison::new(200);
-    let mut path = vec![(shapes::plain as Shape, 0); 30];
-    for changed in 0..30 {
-        path[changed].0 = shapes::twin_of_plain;
-        follow(&mut comparison, &path);
-        follow(&mut comparison, &path[..changed]);
-        follow(&mut comparison, &path);
+    for _ in 0..ROUNDS {
+        let mut path = vec![(shapes::plain as Shape, 0); 30];
+        for changed in 0..30 {
+            path[changed].0 = shapes::twin_of_plain;
+            follow(&mut comparison, &path);
+            follow(&mut comparison, &path[..changed]);
+            follow(&mut comparison, &path);
+        }
     }
+    comparison.assert_followed(50);
 }
 
 #[test]
 fn a_frame_pointer_that_decides_nothing_may_change() {
     let mut comparison = Comparison::new(200);
-    for value in 0..20 {
+    for value in (0..20).chain(0..20) {
         let path = [(shapes::plain as Shape, 0), (shapes::scratch_fp, value), (shapes::plain, 0), (shapes::plain, 0)];
         follow(&mut comparison, &path);
     }
@@ -99,7 +112,7 @@ fn a_frame_pointer_that_decides_nothing_may_change() {
 fn a_frame_pointer_that_decides_is_compared_through_frames_that_pass_it_on() {
     let mut comparison = Comparison::new(200);
     // The same inner slots and return addresses, a variable frame far out: only saved rbp values differ.
-    for words in [10, 12, 20, 10, 11, 2, 30] {
+    for words in [10, 12, 20, 10, 11, 2, 30].repeat(ROUNDS) {
         let path = [
             (shapes::alloca as Shape, 40 - words),
             (shapes::frame_pointer, 0),
@@ -134,8 +147,13 @@ const fn equal_but_for_a_saved_frame_pointer() -> [[(Shape, usize); 5]; 2] {
 fn stale_frames_behind_another_saved_frame_pointer_are_not_believed() {
     let mut comparison = Comparison::new(200);
     let paths = equal_but_for_a_saved_frame_pointer();
-    for round in 0..6 {
+    for round in 0..2 * ROUNDS {
         follow(&mut comparison, &paths[round % 2]);
+    }
+    // Each after itself too, so that chains of both are candidates.
+    for round in 0..8 * ROUNDS {
+        follow(&mut comparison, &paths[round / 2 % 2]);
+        follow(&mut comparison, &[]);
     }
 }
 
@@ -150,12 +168,14 @@ fn stale_frames_are_not_believed_after_the_outermost_were_dropped() {
         path
     });
     // Two frames a shape: grows beyond what is remembered, and the differing part is among what is kept.
-    for length in [405, 605, 805] {
-        follow(&mut comparison, &paths[0][..length]);
+    for _ in 0..ROUNDS {
+        for length in [405, 605, 805] {
+            follow(&mut comparison, &paths[0][..length]);
+        }
+        assert!(comparison.deepest > 1600);
+        follow(&mut comparison, &paths[1]);
+        follow(&mut comparison, &paths[0]);
     }
-    assert!(comparison.deepest > 1600);
-    follow(&mut comparison, &paths[1]);
-    follow(&mut comparison, &paths[0]);
 }
 
 /// `realigned` around `next`, without a frame of its own in between that would overwrite what lies below.
@@ -175,7 +195,7 @@ fn stale_slots_in_the_gap_of_a_realigned_frame_are_not_believed() {
     let mut comparison = Comparison::new(200);
     // Ever shallower: the slot of the last round lies in the gap that realignment leaves in this one, far enough below
     // this frame for nothing to be written there in between.
-    for words in (1000..1032).rev().step_by(2) {
+    for words in [(); ROUNDS].into_iter().flat_map(|()| (1000..1032).rev().step_by(2)) {
         let outer = if words & 2 == 0 { shapes::alloca } else { shapes::twin_of_alloca };
         let mut path = Path { comparison: &mut comparison, rest: &[] };
         // SAFETY: the callback passes the path on to `next`.
@@ -201,7 +221,7 @@ fn frames_left_by_a_long_jump_are_gone() {
     }
     let mut comparison = Comparison::new(500);
     let path = [(shapes::plain as Shape, 0), (shapes::alloca, 7), (shapes::scratch_fp, 3), (shapes::realigned, 0)];
-    for round in 0..8 {
+    for round in 0..8 * ROUNDS {
         let mut jump = Jump { comparison: &mut comparison, point: null_mut(), path: &path[..round % 5] };
         let point = &raw mut jump.point;
         // SAFETY: the callback gets the jump it expects and escapes while `with_escape` is active.
@@ -254,16 +274,23 @@ fn random_walks_through_the_call_tree() {
         let depth = [3, 10, 40, 1000][seed as usize % 4];
         let mut walk = Walk {
             comparison: Comparison::new(depth),
-            random: Random(seed * 7919 + 1),
+            random: Random(0),
             level: 0,
             max_level: [6, 12, 60][seed as usize % 3],
-            budget: 250,
+            budget: 0,
         };
-        while walk.budget > 0 {
-            // SAFETY: `wander` gets the walk it expects.
-            unsafe { wander((&raw mut walk).cast()) };
+        // The same walk again and again, and then others through the same places.
+        for round in 0..ROUNDS as u64 + 2 {
+            walk.random = Random((seed + round.saturating_sub(ROUNDS as u64 - 1)) * 7919 + 1);
+            walk.budget = 250;
+            walk.comparison.with_a_fresh_lane = round == 0;
+            while walk.budget > 0 {
+                // SAFETY: `wander` gets the walk it expects.
+                unsafe { wander((&raw mut walk).cast()) };
+            }
         }
-        assert!(walk.comparison.captures > 50);
+        assert!(walk.comparison.captures > 50 * ROUNDS);
+        walk.comparison.assert_followed(25);
     }
 }
 
@@ -271,9 +298,12 @@ fn random_walks_through_the_call_tree() {
 fn depth_may_change_between_captures() {
     let mut comparison = Comparison::new(1);
     let path = [(shapes::frame_pointer as Shape, 0); 120];
-    let mut random = Random(5);
-    for _ in 0..200 {
-        comparison.depth = [1, 2, 20, 60, 100, 400][random.below(6)];
-        follow(&mut comparison, &path[..random.below(120)]);
+    for _ in 0..ROUNDS {
+        let mut random = Random(5);
+        for _ in 0..200 {
+            comparison.depth = [1, 2, 20, 60, 100, 400][random.below(6)];
+            follow(&mut comparison, &path[..random.below(120)]);
+        }
     }
+    comparison.assert_followed(100);
 }

@@ -1,0 +1,459 @@
+//! Runs of frames that came before: what a loop puts on top of the frames it stays in.
+//!
+//! A program's loop allocates from the same places in the same order, again and again, with frames entered and left in
+//! between: too different from the last stack to be compared with that, but the same as a round ago. So the frames
+//! unwound for a stack, and the one they were put on (the joint), are kept as a chain, found by the stack before it
+//! and its innermost frame. When they come again the chain is compared with the stack instead of unwinding it. What came
+//! after a chain last time is tried first, and fetched into the cache before it is needed: by then the program has used
+//! the cache for itself.
+//!
+//! That is sound for the reason that the last stack may be compared (see `remembered`): neighbours in a chain state
+//! facts that stay true, and the chain has all words they depend on, compared from the innermost frame outwards. The
+//! nodes are right because the joint must have the node it had then.
+//!
+//! Only what comes a second time after the same stack is kept: a large program's start runs through hundreds of thousands
+//! of stacks once.
+use super::arch::{self, Frame};
+use super::remembered::{Known, Remembered, Word};
+use crate::NodeId;
+
+/// Links of all chains together; the oldest chains give way.
+const CAPACITY: usize = 1 << 14;
+const SPOTS: usize = 1 << SPOT_BITS;
+const SPOT_BITS: u32 = 10;
+/// Chains that may be at a spot.
+const WAYS: usize = 4;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Frames of a chain at most, its joint among them.
+const MOST_FRAMES: usize = 64;
+/// Frames further out than a joint, at most.
+const MOST_OUTER_FRAMES: usize = 1 << (u32::BITS - JOINT_SHIFT);
+/// A head, and for each frame its return address, two checks and its frame pointer.
+const MOST_LINKS: usize = 1 + 4 * MOST_FRAMES;
+
+/// Zeroed memory is empty.
+pub(super) struct Chains {
+    /// Links written so far: where in the ring the next chain begins. A chain's position is that after its first link.
+    written: u32,
+    /// Chains up to this position are gone.
+    gone: u32,
+    /// The position of the chain that was followed last, 0 if the last stack was none.
+    latest: u32,
+    index: [[Candidate; WAYS]; SPOTS],
+    links: [Link; CAPACITY],
+}
+
+/// What came last time.
+#[derive(Clone, Copy)]
+struct Candidate {
+    node: NodeId,
+    /// The position of its chain; 0 if it came only once.
+    chain: u32,
+}
+
+/// One of
+/// - the head of a chain: which chain came after it last time, its lengths, and the slot of its innermost frame;
+/// - a frame, or a word besides, to be compared: where, and its contents. First the joint, then inwards;
+/// - the frame pointer of a frame that needs it: which one, from the joint on, and its contents.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Link {
+    /// Bytes from the slot of the innermost frame; the low bits, which a multiple of 8 leaves free, are the kind. Of a
+    /// head a position.
+    place: u32,
+    node: NodeId,
+    value: usize,
+}
+
+const KIND: u32 = 7;
+const FRAME: u32 = 0;
+const FRAME_WITH_FP: u32 = 1;
+const CHECK: u32 = 2;
+
+impl Chains {
+    pub(super) const fn new() -> Chains {
+        Chains {
+            written: 0,
+            gone: 0,
+            latest: 0,
+            index: [[Candidate::NONE; WAYS]; SPOTS],
+            links: [Link::NONE; CAPACITY],
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.gone = self.written;
+    }
+
+    /// The chain that is on the stack, whose innermost frame is `first`, if it came after the stack `before`.
+    #[inline]
+    pub(super) fn find(&self, first: &Frame, before: NodeId) -> Option<Chain<'_>> {
+        let next = self.head(self.latest).and_then(|head| self.compare(head.place, first));
+        next.or_else(|| self.find_by_spot(first, before))
+    }
+
+    #[inline(never)]
+    fn find_by_spot(&self, first: &Frame, before: NodeId) -> Option<Chain<'_>> {
+        self.index.get(spot(first, before))?.iter().find_map(|candidate| self.compare(candidate.chain, first))
+    }
+
+    #[inline]
+    fn head(&self, position: u32) -> Option<&Link> {
+        if position > self.gone { self.links.get((position - 1) as usize % CAPACITY) } else { None }
+    }
+
+    /// The chain at `position` if it is still there, and on the stack.
+    #[inline(always)]
+    fn compare(&self, position: u32, first: &Frame) -> Option<Chain<'_>> {
+        let head = self.head(position)?;
+        let slot = head.value;
+        if slot != first.slot {
+            return None;
+        }
+        let lengths = Lengths::of(head);
+        let (links, rest) = self.links.get(position as usize % CAPACITY..)?.split_at_checked(lengths.links())?;
+        let fps = rest.get(..lengths.fps)?;
+        let (innermost, outer) = links.split_last()?;
+        let is_same_innermost =
+            innermost.value == first.return_address && (!innermost.needs_fp() || fps.last()?.value == first.fp);
+        let is_on_stack = |link: &Link| Word { address: link.address(slot), value: link.value }.holds();
+        let is_same = is_same_innermost && outer.iter().rev().all(is_on_stack);
+        is_same.then_some(Chain { position, slot, lengths, links, fps })
+    }
+
+    /// Told that the stack just captured was the chain at `position`.
+    #[inline]
+    pub(super) fn followed(&mut self, position: u32) {
+        if self.latest > self.gone
+            && let Some(latest) = self.links.get_mut((self.latest - 1) as usize % CAPACITY)
+            && latest.place != position
+        {
+            latest.place = position;
+        }
+        self.latest = position;
+        if let Some(head) = self.head(position) {
+            let next = head.place.wrapping_sub(1) as usize % CAPACITY;
+            arch::prefetch(self.links.as_ptr().wrapping_add(next).cast());
+            arch::prefetch(self.links.as_ptr().wrapping_add(next + LINE / size_of::<Link>()).cast());
+        }
+    }
+
+    /// Told a stack that was no chain, of which the `count` innermost frames are new and the others stayed. Keeps the new
+    /// ones as a chain if they came after the stack `before`, with the same innermost frame, already.
+    #[inline]
+    pub(super) fn note(&mut self, first: &Frame, before: NodeId, count: usize, stack: &Remembered) {
+        self.latest = 0;
+        let spot = spot(first, before);
+        let Some(candidates) = self.index.get_mut(spot) else { return };
+        let node = stack.innermost();
+        if candidates.iter().all(|candidate| candidate.node != node) {
+            let [a, b, c, _] = *candidates;
+            *candidates = [Candidate { node, chain: 0 }, a, b, c];
+        } else if let Some(joint) = stack.len().checked_sub(count + 1)
+            && count < MOST_FRAMES
+            && joint < MOST_OUTER_FRAMES
+        {
+            self.keep(spot, joint, stack);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, spot: usize, joint: usize, stack: &Remembered) {
+        if self.written > u32::MAX - 2 * CAPACITY as u32 {
+            // Positions would come round: begin anew.
+            (self.written, self.gone) = (0, 0);
+            self.index.fill([Candidate::NONE; WAYS]);
+            self.links.fill(Link::NONE);
+            return;
+        }
+        // A chain does not go round the end.
+        let left = CAPACITY - self.written as usize % CAPACITY;
+        let begin = if left < MOST_LINKS { self.written + left as u32 } else { self.written };
+        self.gone = self.gone.max((begin + MOST_LINKS as u32).saturating_sub(CAPACITY as u32));
+        let at = begin as usize % CAPACITY;
+        let Some((head, end)) = self.write(at + 1, joint, stack) else { return };
+        let node = stack.innermost();
+        let candidate = self.index.get_mut(spot).and_then(|set| set.iter_mut().find(|way| way.node == node));
+        if let (Some(place), Some(candidate)) = (self.links.get_mut(at), candidate) {
+            *place = head;
+            candidate.chain = begin + 1;
+            self.written = begin + (end - at) as u32;
+        }
+    }
+
+    /// Writes all links of a chain but its head, which it gives, and where they end. `None` if a word lies where none
+    /// should.
+    fn write(&mut self, begin: usize, joint: usize, stack: &Remembered) -> Option<(Link, usize)> {
+        let innermost = stack.slot(stack.len() - 1);
+        let mut at = begin;
+        let mut push = |link: Link| {
+            *self.links.get_mut(at)? = link;
+            at += 1;
+            Some(())
+        };
+        let place =
+            |address: usize| u32::try_from(address.checked_sub(innermost)?).ok().filter(|place| place & KIND == 0);
+        let mut lengths = Lengths { frames: stack.len() - joint, checks: 0, fps: 0, joint };
+        for index in joint..stack.len() {
+            let Known { slot, return_address, node, fp } = stack.known(index);
+            let kind = if fp.is_some() { FRAME_WITH_FP } else { FRAME };
+            push(Link { place: place(slot)? | kind, node, value: return_address })?;
+            for check in stack.checks_of(index) {
+                push(Link { place: place(check.address)? | CHECK, node: NodeId::NONE, value: check.value })?;
+                lengths.checks += 1;
+            }
+        }
+        let fps = (joint..stack.len()).filter_map(|index| Some((index - joint, stack.known(index).fp?)));
+        for (frame, fp) in fps {
+            push(Link { place: 0, node: NodeId(frame as u32), value: fp })?;
+            lengths.fps += 1;
+        }
+        Some((Link { place: 0, node: lengths.packed(), value: innermost }, at))
+    }
+}
+
+/// A chain that is on the stack.
+pub(super) struct Chain<'a> {
+    position: u32,
+    /// Of the innermost frame.
+    slot: usize,
+    lengths: Lengths,
+    links: &'a [Link],
+    fps: &'a [Link],
+}
+
+impl Chain<'_> {
+    #[inline]
+    pub(super) fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// Frames of the chain besides its joint.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.lengths.frames - 1
+    }
+
+    /// The frame the chain was put on, which is on the stack as well, and how many there were further out.
+    #[inline]
+    pub(super) fn joint(&self) -> (Known, usize) {
+        let joint = self.links.first().unwrap_or(&Link::NONE);
+        let fp = if joint.needs_fp() { self.fps.first().map(|fp| fp.value) } else { None };
+        let known = Known { slot: joint.address(self.slot), return_address: joint.value, node: joint.node, fp };
+        (known, self.lengths.joint)
+    }
+
+    /// Puts the chain on the `base` outermost frames of `stack`, the innermost of which is the joint.
+    #[inline]
+    pub(super) fn put_on(&self, base: usize, stack: &mut Remembered) -> NodeId {
+        let base = stack.reserve(base, self.len());
+        let mut rebuild = stack.rebuild(base);
+        for link in self.links.iter().skip(1) {
+            let word = Word { address: link.address(self.slot), value: link.value };
+            rebuild.push_either(stack, word, link.node, link.needs_fp(), !link.is_check());
+        }
+        for fp in self.fps {
+            rebuild.set_fp(stack, base - 1 + fp.node.0 as usize, fp.value);
+        }
+        rebuild.finish(stack)
+    }
+}
+
+/// Where in the index a stack is to be found.
+#[inline]
+fn spot(first: &Frame, before: NodeId) -> usize {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = first.return_address as u64 ^ (first.slot as u64).rotate_left(20) ^ u64::from(before.0) << 40;
+    (mixed.wrapping_mul(GOLDEN) >> (u64::BITS - SPOT_BITS)) as usize
+}
+
+impl Candidate {
+    const NONE: Candidate = Candidate { node: NodeId::NONE, chain: 0 };
+}
+
+impl Link {
+    const NONE: Link = Link { place: 0, node: NodeId::NONE, value: 0 };
+
+    #[inline]
+    fn address(&self, slot: usize) -> usize {
+        slot + (self.place & !KIND) as usize
+    }
+
+    #[inline]
+    fn needs_fp(&self) -> bool {
+        self.place & KIND == FRAME_WITH_FP
+    }
+
+    #[inline]
+    fn is_check(&self) -> bool {
+        self.place & KIND == CHECK
+    }
+}
+
+/// ```text
+///  31     22 21   15 14     7 6      0
+/// ┌─────────┬───────┬────────┬────────┐
+/// │  joint  │  fps  │ checks │ frames │
+/// └─────────┴───────┴────────┴────────┘
+/// ```
+struct Lengths {
+    /// With the joint.
+    frames: usize,
+    checks: usize,
+    fps: usize,
+    /// How many frames there are further out than the joint.
+    joint: usize,
+}
+
+const FPS_SHIFT: u32 = 15;
+const CHECKS_SHIFT: u32 = 7;
+const JOINT_SHIFT: u32 = 22;
+/// Bits of a number of frames.
+const FRAMES_MASK: usize = 0x7f;
+const CHECKS_MASK: usize = 0xff;
+
+impl Lengths {
+    #[inline]
+    fn of(head: &Link) -> Lengths {
+        let packed = head.node.0 as usize;
+        Lengths {
+            frames: packed & FRAMES_MASK,
+            checks: packed >> CHECKS_SHIFT & CHECKS_MASK,
+            fps: packed >> FPS_SHIFT & FRAMES_MASK,
+            joint: packed >> JOINT_SHIFT,
+        }
+    }
+
+    #[inline]
+    fn links(&self) -> usize {
+        self.frames + self.checks
+    }
+
+    fn packed(&self) -> NodeId {
+        const { assert!(MOST_FRAMES <= FRAMES_MASK && 2 * MOST_FRAMES <= CHECKS_MASK) };
+        let Lengths { frames, checks, fps, joint } = *self;
+        NodeId((joint << JOINT_SHIFT | fps << FPS_SHIFT | checks << CHECKS_SHIFT | frames) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words that stand for a stack, the innermost frame at the lowest address.
+    struct Stack {
+        words: Vec<usize>,
+        remembered: Box<Remembered>,
+    }
+
+    impl Stack {
+        fn new() -> Stack {
+            Stack { words: (0..4096).map(|word| 0x1000 + word).collect(), remembered: Box::new(Remembered::new()) }
+        }
+
+        /// Puts a frame at each of the `slots`, given from the outermost inwards with their nodes, on the `base` outermost
+        /// ones.
+        fn put(&mut self, base: usize, slots: &[(usize, u32)]) -> Frame {
+            let mut rebuild = self.remembered.rebuild(base);
+            for &(slot, node) in slots {
+                rebuild.push_frame(&mut self.remembered, word(&self.words, slot), NodeId(node), false);
+            }
+            rebuild.finish(&mut self.remembered);
+            let innermost = self.remembered.known(self.remembered.len() - 1);
+            let Known { slot, return_address, .. } = innermost;
+            Frame { slot, return_address, sp: slot + 8, fp: 0 }
+        }
+    }
+
+    fn word(words: &[usize], at: usize) -> Word {
+        Word { address: &raw const words[at] as usize, value: words[at] }
+    }
+
+    fn chains() -> Box<Chains> {
+        // SAFETY: zeroed memory is empty.
+        unsafe { Box::<Chains>::new_zeroed().assume_init() }
+    }
+
+    const BEFORE: NodeId = NodeId(7);
+
+    #[test]
+    fn a_chain_is_kept_when_it_comes_again_and_found_while_it_is_on_the_stack() {
+        let (mut stack, mut chains) = (Stack::new(), chains());
+        stack.put(0, &[(100, 1), (90, 2)]);
+        let first = stack.put(2, &[(80, 3), (70, 4), (60, 5)]);
+        chains.note(&first, BEFORE, 3, &stack.remembered);
+        assert!(chains.find(&first, BEFORE).is_none(), "it came once");
+        chains.note(&first, BEFORE, 3, &stack.remembered);
+        let chain = chains.find(&first, BEFORE).unwrap();
+        assert_eq!(chain.len(), 3);
+        let (joint, index) = chain.joint();
+        assert_eq!((joint.node, joint.slot, index), (NodeId(2), word(&stack.words, 90).address, 1));
+        assert!(chains.find(&first, NodeId(8)).is_none(), "it came after another stack");
+
+        for changed in [90, 80, 70] {
+            stack.words[changed] += 1;
+            assert!(chains.find(&first, BEFORE).is_none());
+            stack.words[changed] -= 1;
+        }
+        stack.words[85] += 1;
+        let chain = chains.find(&first, BEFORE).unwrap();
+
+        stack.put(2, &[(50, 9)]);
+        assert_eq!(chain.put_on(2, &mut stack.remembered), NodeId(5));
+        let nodes: Vec<_> = (0..stack.remembered.len()).map(|index| stack.remembered.node(index).0).collect();
+        assert_eq!(nodes, [1, 2, 3, 4, 5]);
+        chains.forget();
+        assert!(chains.find(&first, BEFORE).is_none());
+    }
+
+    #[test]
+    fn what_came_after_a_chain_is_found_whatever_came_before() {
+        let (mut stack, mut chains) = (Stack::new(), chains());
+        stack.put(0, &[(100, 1)]);
+        let firsts = [60, 40].map(|slot| {
+            let first = stack.put(1, &[(slot, slot as u32)]);
+            chains.note(&first, BEFORE, 1, &stack.remembered);
+            chains.note(&first, BEFORE, 1, &stack.remembered);
+            first
+        });
+        for first in firsts.iter().chain(&firsts) {
+            let position = chains.find(first, BEFORE).unwrap().position();
+            chains.followed(position);
+        }
+        let position = chains.find(&firsts[0], NodeId(1234)).unwrap().position();
+        chains.followed(position);
+        assert!(chains.find(&firsts[0], NodeId(1234)).is_none());
+        assert!(chains.find(&firsts[1], NodeId(1234)).is_some());
+    }
+
+    #[test]
+    fn the_oldest_chains_give_way() {
+        let (mut stack, mut chains) = (Stack::new(), chains());
+        // Positions come round on the way.
+        chains.written = u32::MAX - 5 * CAPACITY as u32;
+        stack.put(0, &[(4000, 1)]);
+        let mut kept = Vec::new();
+        for round in 0..20_000 {
+            let innermost = round * 13 % 3000;
+            let slots: Vec<_> =
+                (0..1 + round % 60).map(|frame| (innermost + 60 - frame, (round * 64 + frame) as u32)).collect();
+            let first = stack.put(1, &slots);
+            let before = NodeId(round as u32);
+            chains.note(&first, before, slots.len(), &stack.remembered);
+            chains.note(&first, before, slots.len(), &stack.remembered);
+            kept.push((first, before, slots));
+            if round % 100 == 0 {
+                let mut found = 0;
+                for (first, before, slots) in kept.iter().rev().take(1000) {
+                    if let Some(chain) = chains.find(first, *before) {
+                        assert_eq!(chain.put_on(1, &mut stack.remembered), NodeId(slots.last().unwrap().1));
+                        found += 1;
+                    }
+                }
+                assert!(found < 600 && (found > 300 || round < 1000 || chains.written < CAPACITY as u32), "{found}");
+            }
+        }
+        assert!(chains.written < 1 << 30, "positions began anew");
+    }
+}
