@@ -1,27 +1,25 @@
-//! Runs of frames that came before: what a loop puts on top of the frames it stays in.
+//! Runs of frames that came before: what a program puts again and again on top of the frames it stays in.
 //!
-//! A program's loop allocates from the same places in the same order, again and again, with frames entered and left in
-//! between: too different from the last stack to be compared with that, but the same as a round ago. So the frames
-//! unwound for a stack, and the one they were put on (the joint), are kept as a chain, found by the stack before it
-//! and its innermost frame. When they come again the chain is compared with the stack instead of unwinding it. What came
-//! after a chain last time is tried first, and fetched into the cache before it is needed: by then the program has used
-//! the cache for itself.
+//! A program's loop allocates from the same places, with frames entered and left in between: too different from the
+//! last stack to be compared with that, but the same as some time ago. So the frames unwound for a stack, and the one
+//! they were put on (the joint), are kept as a chain. When they come again the chain is compared with the stack instead of
+//! unwinding it. First is tried what came after the last chain the last time, which is also fetched into the cache early:
+//! the program has used that for itself in between. If that is not it, a few frames are unwound and looked up.
 //!
-//! That is sound for the reason that the last stack may be compared (see `remembered`): neighbours in a chain state
-//! facts that stay true, and the chain has all words they depend on, compared from the innermost frame outwards. The
-//! nodes are right because the joint must have the node it had then.
+//! It is sound for the reason that the last stack may be compared (see `remembered`): neighbours in a chain state facts
+//! that stay true, and the chain has all words they depend on, compared from the innermost frame outwards. The nodes
+//! are right because the joint must have the node it had then.
 //!
-//! Only what comes a second time after the same stack is kept: a large program's start runs through hundreds of thousands
-//! of stacks once.
+//! Only what comes a second time is kept: a large program's start runs through hundreds of thousands of stacks once.
 use super::arch::{self, Frame};
 use super::remembered::{Known, Remembered, Word};
 use crate::NodeId;
 
 /// Links of all chains together; the oldest chains give way.
-const CAPACITY: usize = 1 << 14;
+const CAPACITY: usize = 1 << 16;
 const SPOTS: usize = 1 << SPOT_BITS;
 const SPOT_BITS: u32 = 10;
-/// Chains that may be at a spot.
+/// Chains that may share a key, or keys a spot.
 const WAYS: usize = 4;
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -86,16 +84,16 @@ impl Chains {
         self.gone = self.written;
     }
 
-    /// The chain that is on the stack, whose innermost frame is `first`, if it came after the stack `before`.
+    /// The chain that came after the last one if it is on the stack, whose innermost frame is `first`.
     #[inline]
-    pub(super) fn find(&self, first: &Frame, before: NodeId) -> Option<Chain<'_>> {
-        let next = self.head(self.latest).and_then(|head| self.compare(head.place, first));
-        next.or_else(|| self.find_by_spot(first, before))
+    pub(super) fn next(&self, first: &Frame) -> Option<Chain<'_>> {
+        self.head(self.latest).and_then(|head| self.compare(head.place, first))
     }
 
-    #[inline(never)]
-    fn find_by_spot(&self, first: &Frame, before: NodeId) -> Option<Chain<'_>> {
-        self.index.get(spot(first, before))?.iter().find_map(|candidate| self.compare(candidate.chain, first))
+    /// The chain of that key if it is on the stack, whose innermost frame is `first`.
+    #[inline]
+    pub(super) fn find(&self, key: Key, first: &Frame) -> Option<Chain<'_>> {
+        self.index.get(key.spot())?.iter().find_map(|candidate| self.compare(candidate.chain, first))
     }
 
     #[inline]
@@ -140,46 +138,49 @@ impl Chains {
     }
 
     /// Told a stack that was no chain, of which the `count` innermost frames are new and the others stayed. Keeps the new
-    /// ones as a chain if they came after the stack `before`, with the same innermost frame, already.
+    /// ones as a chain if they came before.
     #[inline]
-    pub(super) fn note(&mut self, first: &Frame, before: NodeId, count: usize, stack: &Remembered) {
-        self.latest = 0;
-        let spot = spot(first, before);
-        let Some(candidates) = self.index.get_mut(spot) else { return };
+    pub(super) fn note(&mut self, key: Key, count: usize, stack: &Remembered) {
+        let Some(candidates) = self.index.get_mut(key.spot()) else { return };
         let node = stack.innermost();
-        if candidates.iter().all(|candidate| candidate.node != node) {
+        let kept = if candidates.iter().all(|candidate| candidate.node != node) {
             let [a, b, c, _] = *candidates;
             *candidates = [Candidate { node, chain: 0 }, a, b, c];
-        } else if let Some(joint) = stack.len().checked_sub(count + 1)
-            && count < MOST_FRAMES
-            && joint < MOST_OUTER_FRAMES
-        {
-            self.keep(spot, joint, stack);
+            None
+        } else {
+            stack.len().checked_sub(count + 1).and_then(|joint| self.keep(key, joint, stack))
+        };
+        match kept {
+            Some(position) => self.followed(position),
+            None => self.latest = 0,
         }
     }
 
+    /// The position of the chain, all frames further in than `joint`; `None` if it cannot be kept.
     #[cold]
-    fn keep(&mut self, spot: usize, joint: usize, stack: &Remembered) {
+    fn keep(&mut self, key: Key, joint: usize, stack: &Remembered) -> Option<u32> {
+        if stack.len() - joint > MOST_FRAMES || joint >= MOST_OUTER_FRAMES {
+            return None;
+        }
         if self.written > u32::MAX - 2 * CAPACITY as u32 {
             // Positions would come round: begin anew.
             (self.written, self.gone) = (0, 0);
             self.index.fill([Candidate::NONE; WAYS]);
             self.links.fill(Link::NONE);
-            return;
+            return None;
         }
         // A chain does not go round the end.
         let left = CAPACITY - self.written as usize % CAPACITY;
         let begin = if left < MOST_LINKS { self.written + left as u32 } else { self.written };
         self.gone = self.gone.max((begin + MOST_LINKS as u32).saturating_sub(CAPACITY as u32));
         let at = begin as usize % CAPACITY;
-        let Some((head, end)) = self.write(at + 1, joint, stack) else { return };
+        let (head, end) = self.write(at + 1, joint, stack)?;
+        *self.links.get_mut(at)? = head;
+        self.written = begin + (end - at) as u32;
         let node = stack.innermost();
-        let candidate = self.index.get_mut(spot).and_then(|set| set.iter_mut().find(|way| way.node == node));
-        if let (Some(place), Some(candidate)) = (self.links.get_mut(at), candidate) {
-            *place = head;
-            candidate.chain = begin + 1;
-            self.written = begin + (end - at) as u32;
-        }
+        let candidate = self.index.get_mut(key.spot())?.iter_mut().find(|candidate| candidate.node == node)?;
+        candidate.chain = begin + 1;
+        Some(candidate.chain)
     }
 
     /// Writes all links of a chain but its head, which it gives, and where they end. `None` if a word lies where none
@@ -260,12 +261,29 @@ impl Chain<'_> {
     }
 }
 
-/// Where in the index a stack is to be found.
-#[inline]
-fn spot(first: &Frame, before: NodeId) -> usize {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mixed = first.return_address as u64 ^ (first.slot as u64).rotate_left(20) ^ u64::from(before.0) << 40;
-    (mixed.wrapping_mul(GOLDEN) >> (u64::BITS - SPOT_BITS)) as usize
+/// The innermost frames of a stack, by which its chain is looked up.
+#[derive(Clone, Copy)]
+pub(super) struct Key(u64);
+
+impl Key {
+    /// So many of them, if there are as many new ones. Few have to be unwound before the chain is found, but enough to tell
+    /// chains apart.
+    pub(super) const FRAMES: usize = 4;
+
+    #[inline]
+    pub(super) fn new(first: &Frame) -> Key {
+        Key(first.slot as u64)
+    }
+
+    #[inline]
+    pub(super) fn with(self, return_address: usize) -> Key {
+        Key((self.0.rotate_left(7) ^ return_address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    #[inline]
+    fn spot(self) -> usize {
+        (self.0 >> (u64::BITS - SPOT_BITS)) as usize
+    }
 }
 
 impl Candidate {
@@ -375,56 +393,61 @@ mod tests {
         unsafe { Box::<Chains>::new_zeroed().assume_init() }
     }
 
-    const BEFORE: NodeId = NodeId(7);
+    fn key(first: &Frame) -> Key {
+        Key::new(first).with(first.return_address)
+    }
 
     #[test]
     fn a_chain_is_kept_when_it_comes_again_and_found_while_it_is_on_the_stack() {
         let (mut stack, mut chains) = (Stack::new(), chains());
         stack.put(0, &[(100, 1), (90, 2)]);
         let first = stack.put(2, &[(80, 3), (70, 4), (60, 5)]);
-        chains.note(&first, BEFORE, 3, &stack.remembered);
-        assert!(chains.find(&first, BEFORE).is_none(), "it came once");
-        chains.note(&first, BEFORE, 3, &stack.remembered);
-        let chain = chains.find(&first, BEFORE).unwrap();
+        chains.note(key(&first), 3, &stack.remembered);
+        assert!(chains.find(key(&first), &first).is_none(), "it came once");
+        chains.note(key(&first), 3, &stack.remembered);
+        let chain = chains.find(key(&first), &first).unwrap();
         assert_eq!(chain.len(), 3);
         let (joint, index) = chain.joint();
         assert_eq!((joint.node, joint.slot, index), (NodeId(2), word(&stack.words, 90).address, 1));
-        assert!(chains.find(&first, NodeId(8)).is_none(), "it came after another stack");
+        assert!(chains.find(key(&first).with(1), &first).is_none());
 
         for changed in [90, 80, 70] {
             stack.words[changed] += 1;
-            assert!(chains.find(&first, BEFORE).is_none());
+            assert!(chains.find(key(&first), &first).is_none());
             stack.words[changed] -= 1;
         }
         stack.words[85] += 1;
-        let chain = chains.find(&first, BEFORE).unwrap();
+        let chain = chains.find(key(&first), &first).unwrap();
 
         stack.put(2, &[(50, 9)]);
         assert_eq!(chain.put_on(2, &mut stack.remembered), NodeId(5));
         let nodes: Vec<_> = (0..stack.remembered.len()).map(|index| stack.remembered.node(index).0).collect();
         assert_eq!(nodes, [1, 2, 3, 4, 5]);
         chains.forget();
-        assert!(chains.find(&first, BEFORE).is_none());
+        assert!(chains.find(key(&first), &first).is_none());
     }
 
     #[test]
-    fn what_came_after_a_chain_is_found_whatever_came_before() {
+    fn what_came_after_a_chain_is_expected_to_come_again() {
         let (mut stack, mut chains) = (Stack::new(), chains());
         stack.put(0, &[(100, 1)]);
         let firsts = [60, 40].map(|slot| {
             let first = stack.put(1, &[(slot, slot as u32)]);
-            chains.note(&first, BEFORE, 1, &stack.remembered);
-            chains.note(&first, BEFORE, 1, &stack.remembered);
+            chains.note(key(&first), 1, &stack.remembered);
+            chains.note(key(&first), 1, &stack.remembered);
             first
         });
         for first in firsts.iter().chain(&firsts) {
-            let position = chains.find(first, BEFORE).unwrap().position();
+            let position = chains.find(key(first), first).unwrap().position();
             chains.followed(position);
         }
-        let position = chains.find(&firsts[0], NodeId(1234)).unwrap().position();
-        chains.followed(position);
-        assert!(chains.find(&firsts[0], NodeId(1234)).is_none());
-        assert!(chains.find(&firsts[1], NodeId(1234)).is_some());
+        for _ in 0..3 {
+            for [expected, other] in [[&firsts[0], &firsts[1]], [&firsts[1], &firsts[0]]] {
+                assert!(chains.next(other).is_none());
+                let position = chains.next(expected).unwrap().position();
+                chains.followed(position);
+            }
+        }
     }
 
     #[test]
@@ -434,24 +457,23 @@ mod tests {
         chains.written = u32::MAX - 5 * CAPACITY as u32;
         stack.put(0, &[(4000, 1)]);
         let mut kept = Vec::new();
-        for round in 0..20_000 {
+        for round in 0..12_000 {
+            // Which frames a stack has follows from its innermost one.
             let innermost = round * 13 % 3000;
-            let slots: Vec<_> =
-                (0..1 + round % 60).map(|frame| (innermost + 60 - frame, (round * 64 + frame) as u32)).collect();
+            let frames = (0..1 + innermost % 60).rev();
+            let slots: Vec<_> = frames.map(|frame| (innermost + frame, (2 + innermost * 64 + frame) as u32)).collect();
             let first = stack.put(1, &slots);
-            let before = NodeId(round as u32);
-            chains.note(&first, before, slots.len(), &stack.remembered);
-            chains.note(&first, before, slots.len(), &stack.remembered);
-            kept.push((first, before, slots));
-            if round % 100 == 0 {
-                let mut found = 0;
-                for (first, before, slots) in kept.iter().rev().take(1000) {
-                    if let Some(chain) = chains.find(first, *before) {
-                        assert_eq!(chain.put_on(1, &mut stack.remembered), NodeId(slots.last().unwrap().1));
-                        found += 1;
-                    }
-                }
-                assert!(found < 600 && (found > 300 || round < 1000 || chains.written < CAPACITY as u32), "{found}");
+            chains.note(key(&first), slots.len(), &stack.remembered);
+            chains.note(key(&first), slots.len(), &stack.remembered);
+            kept.push((first, slots));
+            if round % 100 == 99 {
+                let recent = kept.iter().rev().take(2900).filter(|(first, slots)| {
+                    let Some(chain) = chains.find(key(first), first) else { return false };
+                    assert_eq!(chain.put_on(1, &mut stack.remembered), NodeId(slots.last().unwrap().1));
+                    true
+                });
+                let found = recent.count();
+                assert!(found < 2200 && (found > 900 || round < 1000 || chains.written < CAPACITY as u32), "{found}");
             }
         }
         assert!(chains.written < 1 << 30, "positions began anew");

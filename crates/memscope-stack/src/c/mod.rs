@@ -23,7 +23,7 @@ mod tests;
 use crate::tree::{FrameKey, Interned, Tree};
 use crate::{DefinitionSink, Frame as FrameDefinition, NodeId};
 use arch::{Frame, NearRows, Rule, Step};
-use chains::Chains;
+use chains::{Chains, Key};
 use core::sync::atomic::{AtomicU32, Ordering};
 use memory::StackMemory;
 use modules::Modules;
@@ -146,7 +146,7 @@ impl CStack {
                 return self.remembered.node(innermost);
             }
         }
-        match self.follow(&frame, depth) {
+        match self.follow(&frame, None, None, depth) {
             Some(node) => node,
             None => self.unwind(&frame, depth, tree, sink),
         }
@@ -162,16 +162,25 @@ impl CStack {
         if last == outermost && goes_on { Ok(()) } else { Err(last) }
     }
 
-    /// The stack if what is new of it is a chain that was kept.
-    #[inline]
-    fn follow(&mut self, first: &Frame, depth: usize) -> Option<NodeId> {
-        let chain = self.chains.find(first, self.remembered.innermost())?;
+    /// The stack if what is new of it is a chain that was kept: the one to be expected, or that of a key. Frames that
+    /// stayed are compared unless it is known how many did.
+    #[inline(always)]
+    fn follow(&mut self, first: &Frame, key: Option<Key>, stayed: Option<usize>, depth: usize) -> Option<NodeId> {
+        let chain = match key {
+            None => self.chains.next(first)?,
+            Some(key) => self.chains.find(key, first)?,
+        };
         let (joint, index) = chain.joint();
         if !self.remembered.has(&joint, index) {
             return None;
         }
-        let wanted = depth.saturating_sub(chain.len()).max(1);
-        self.prove(index, wanted).ok()?;
+        let is_proven = match stayed {
+            Some(stayed) => index + 1 == stayed,
+            None => self.prove(index, depth.saturating_sub(chain.len()).max(1)).is_ok(),
+        };
+        if !is_proven {
+            return None;
+        }
         #[cfg(test)]
         {
             self.followed += 1;
@@ -182,10 +191,14 @@ impl CStack {
         Some(node)
     }
 
+    #[inline(never)]
+    fn follow_key(&mut self, first: &Frame, key: Key, stayed: Option<usize>, depth: usize) -> Option<NodeId> {
+        self.follow(first, Some(key), stayed, depth)
+    }
+
     /// Unwinds the stack up to frames that stayed. Out of the way of what is more frequent in a loop.
     #[inline(never)]
     fn unwind<S: DefinitionSink>(&mut self, first: &Frame, depth: usize, tree: &mut Tree, sink: &mut S) -> NodeId {
-        let before = self.remembered.innermost();
         // A part of the last stack.
         if let Some(index) = self.remembered.find(first)
             && self.prove(index, depth).is_ok()
@@ -206,6 +219,7 @@ impl CStack {
         let mut rule = Rule::NONE;
         // Up to here the stack is known to go on as before, but not further.
         let mut tried = 0;
+        let mut key = Key::new(first);
         while count < limit && arch::code_address(frame.return_address) >= LOWEST_CODE {
             // A single frame that is as it was, below others than before, is not worth the proof.
             if !crosses_signal
@@ -221,6 +235,14 @@ impl CStack {
                     }
                     Err(last) => tried = self.remembered.slot(last),
                 }
+            }
+            if count < Key::FRAMES {
+                key = key.with(frame.return_address);
+            } else if count == Key::FRAMES
+                && !crosses_signal
+                && let Some(node) = self.follow_key(first, key, None, depth)
+            {
+                return node;
             }
             let mut fresh =
                 Fresh { slot: frame.slot, return_address: frame.return_address, fp: frame.fp, rule: Rule::NONE };
@@ -239,6 +261,12 @@ impl CStack {
                 crosses_signal = true;
             }
         }
+        if base > 0
+            && count <= Key::FRAMES
+            && let Some(node) = self.follow_key(first, key, Some(base), depth)
+        {
+            return node;
+        }
         let node = self.intern(base, count, tree, sink);
         if crosses_signal || node == NodeId::NONE {
             // Frames outside a signal may lie on another stack, in no order: not worth remembering.
@@ -248,7 +276,7 @@ impl CStack {
         } else if base == 0 && arch::code_address(frame.return_address) < LOWEST_CODE {
             self.remembered.set_complete_at(frame.slot, frame.return_address, rule);
         } else if base > 0 {
-            self.chains.note(first, before, count, &self.remembered);
+            self.chains.note(key, count, &self.remembered);
         }
         node
     }

@@ -47,7 +47,7 @@ fn every_pair_of_shapes_within_each_other() {
         }
     }
     assert_eq!(comparison.captures, ROUNDS * 147);
-    comparison.assert_followed(100);
+    comparison.assert_followed(40);
 }
 
 #[test]
