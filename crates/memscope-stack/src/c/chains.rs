@@ -3,8 +3,8 @@
 //! A program's loop allocates from the same places, with frames entered and left in between: too different from the
 //! last stack to be compared with that, but the same as some time ago. So the frames unwound for a stack, and the one
 //! they were put on (the joint), are kept as a chain. When they come again the chain is compared with the stack instead of
-//! unwinding it. First is tried what came after the last chain the last time, which is also fetched into the cache early:
-//! the program has used that for itself in between. If that is not it, a few frames are unwound and looked up.
+//! unwinding it. First is tried what came after the last chain the last two times, one of which is also fetched into the
+//! cache early: the program has used that for itself in between. If it is neither, a few frames are unwound and looked up.
 //!
 //! It is sound for the reason that the last stack may be compared (see `remembered`): neighbours in a chain state facts
 //! that stay true, and the chain has all words they depend on, compared from the innermost frame outwards. The nodes
@@ -27,8 +27,8 @@ const LINE: usize = 64;
 const MOST_FRAMES: usize = 64;
 /// Frames further out than a joint, at most.
 const MOST_OUTER_FRAMES: usize = 1 << (u32::BITS - JOINT_SHIFT);
-/// A head, and for each frame its return address, two checks and its frame pointer.
-const MOST_LINKS: usize = 1 + 4 * MOST_FRAMES;
+/// The first two, and for each frame its return address, two checks and its frame pointer.
+const MOST_LINKS: usize = 2 + 4 * MOST_FRAMES;
 
 /// Zeroed memory is empty.
 pub(super) struct Chains {
@@ -52,13 +52,14 @@ struct Candidate {
 
 /// One of
 /// - the head of a chain: which chain came after it last time, its lengths, and the slot of its innermost frame;
+/// - the second link of a chain: which other chain came after it before that;
 /// - a frame, or a word besides, to be compared: where, and its contents. First the joint, then inwards;
 /// - the frame pointer of a frame that needs it: which one, from the joint on, and its contents.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Link {
-    /// Bytes from the slot of the innermost frame; the low bits, which a multiple of 8 leaves free, are the kind. Of a
-    /// head a position.
+    /// Bytes from the slot of the innermost frame; the low bits, which a multiple of 8 leaves free, are the kind. Of the
+    /// first two links the position of a chain.
     place: u32,
     node: NodeId,
     value: usize,
@@ -84,10 +85,17 @@ impl Chains {
         self.gone = self.written;
     }
 
-    /// The chain that came after the last one if it is on the stack, whose innermost frame is `first`.
+    /// A chain that came after the last one if it is on the stack, whose innermost frame is `first`.
     #[inline]
     pub(super) fn next(&self, first: &Frame) -> Option<Chain<'_>> {
-        self.head(self.latest).and_then(|head| self.compare(head.place, first))
+        let next = self.head(self.latest)?.place;
+        self.compare(next, first).or_else(|| self.other_next(first))
+    }
+
+    #[inline(never)]
+    fn other_next(&self, first: &Frame) -> Option<Chain<'_>> {
+        let other = self.links.get(self.latest as usize % CAPACITY)?.place;
+        self.compare(other, first)
     }
 
     /// The chain of that key if it is on the stack, whose innermost frame is `first`.
@@ -110,7 +118,7 @@ impl Chains {
             return None;
         }
         let lengths = Lengths::of(head);
-        let (links, rest) = self.links.get(position as usize % CAPACITY..)?.split_at_checked(lengths.links())?;
+        let (links, rest) = self.links.get((position + 1) as usize % CAPACITY..)?.split_at_checked(lengths.links())?;
         let fps = rest.get(..lengths.fps)?;
         let (innermost, outer) = links.split_last()?;
         let is_same_innermost =
@@ -124,10 +132,11 @@ impl Chains {
     #[inline]
     pub(super) fn followed(&mut self, position: u32) {
         if self.latest > self.gone
-            && let Some(latest) = self.links.get_mut((self.latest - 1) as usize % CAPACITY)
-            && latest.place != position
+            && let Some([next, other, ..]) = self.links.get_mut((self.latest - 1) as usize % CAPACITY..)
+            && next.place != position
         {
-            latest.place = position;
+            other.place = next.place;
+            next.place = position;
         }
         self.latest = position;
         if let Some(head) = self.head(position) {
@@ -174,8 +183,9 @@ impl Chains {
         let begin = if left < MOST_LINKS { self.written + left as u32 } else { self.written };
         self.gone = self.gone.max((begin + MOST_LINKS as u32).saturating_sub(CAPACITY as u32));
         let at = begin as usize % CAPACITY;
-        let (head, end) = self.write(at + 1, joint, stack)?;
+        let (head, end) = self.write(at + 2, joint, stack)?;
         *self.links.get_mut(at)? = head;
+        *self.links.get_mut(at + 1)? = Link::NONE;
         self.written = begin + (end - at) as u32;
         let node = stack.innermost();
         let candidate = self.index.get_mut(key.spot())?.iter_mut().find(|candidate| candidate.node == node)?;
@@ -183,8 +193,8 @@ impl Chains {
         Some(candidate.chain)
     }
 
-    /// Writes all links of a chain but its head, which it gives, and where they end. `None` if a word lies where none
-    /// should.
+    /// Writes all links of a chain but the first two, and gives its head and where they end. `None` if a word lies where
+    /// none should.
     fn write(&mut self, begin: usize, joint: usize, stack: &Remembered) -> Option<(Link, usize)> {
         let innermost = stack.slot(stack.len() - 1);
         let mut at = begin;
