@@ -1,9 +1,10 @@
 //! Native frames: the calling thread's own stack, without frame pointers, without symbols, without allocation.
 //!
-//! Three things make it cheap. Unwind tables are interpreted once per return address (`cfi`) and kept as one word in
+//! Four things make it cheap. Unwind tables are interpreted once per return address (`cfi`) and kept as one word in
 //! a process-wide cache (`rows`). Only frames that changed since the lane's last stack are unwound, the others are
 //! compared (`remembered`, which also says why that is sound). Stacks are nodes of the lane's prefix tree, so only
-//! changed frames are looked up in it.
+//! changed frames are looked up in it. Changed frames that came before are not even unwound or looked up but compared
+//! too (`chains`).
 //!
 //! The caller's duties: one [`CStack`] per lane; [`library_unloaded`] after every `dlclose` that may have unmapped
 //! something; [`CStack::forget`] together with `Tree::forget` when [`unload_epoch`] differs from what it was at the
