@@ -13,12 +13,12 @@ pub(crate) struct CallSites<'a> {
 }
 
 impl CallSites<'_> {
-    /// The Python frames where there are any: that is the code the user wrote. Else the C frames, without the ones that
-    /// only hand memory on.
+    /// The Python frames where there are any, one the user wrote among them. Else the C frames, without the ones that only
+    /// hand memory on.
     pub(crate) fn name(&mut self, stack: StackId) -> String {
-        let python: Vec<String> = self.stacks.python_frames(stack).take(SHOWN).map(|f| self.python_frame(f)).collect();
+        let python: Vec<Frame> = self.stacks.python_frames(stack).collect();
         if !python.is_empty() {
-            return python.join(" < ");
+            return self.python_frames(&python);
         }
         let mut frames = Vec::new();
         for frame in self.stacks.c_frames(stack) {
@@ -29,6 +29,22 @@ impl CallSites<'_> {
         }
         frames.truncate(SHOWN);
         if frames.is_empty() { "(no call stack)".to_owned() } else { frames.join(" < ") }
+    }
+
+    /// The innermost frames. Where those are all a library's, the last one named is the nearest that is not: the line to
+    /// change.
+    fn python_frames(&self, frames: &[Frame]) -> String {
+        let is_own = |frame: &Frame| match frame {
+            Frame::Python { code, .. } => !is_of_library(&self.stacks.code(*code).file),
+            _ => false,
+        };
+        let mut named: Vec<String> = frames.iter().take(SHOWN).map(|frame| self.python_frame(*frame)).collect();
+        if let Some(own) = frames.iter().position(is_own).filter(|own| *own >= SHOWN)
+            && let Some(last) = named.last_mut()
+        {
+            *last = format!("… < {}", self.python_frame(frames[own]));
+        }
+        named.join(" < ")
     }
 
     fn python_frame(&self, frame: Frame) -> String {
@@ -70,6 +86,21 @@ impl CallSites<'_> {
     }
 }
 
+/// Code that was installed, not written for this program: packages, Python's own modules, those inside the interpreter.
+fn is_of_library(file: &str) -> bool {
+    let mut folders = file.split('/').peekable();
+    while let Some(folder) = folders.next() {
+        let in_python =
+            |next: &&str| next.strip_prefix("python").is_some_and(|version| version.starts_with(['2', '3']));
+        match folder {
+            "site-packages" | "dist-packages" => return true,
+            "lib" | "lib64" if folders.peek().is_some_and(in_python) => return true,
+            _ => {}
+        }
+    }
+    file.starts_with("<frozen ")
+}
+
 /// Functions whose whole business is to get memory for their caller: naming them explains nothing.
 fn hands_memory_on(function: &str) -> bool {
     const NAMES: [&str; 8] = [
@@ -99,6 +130,23 @@ fn hands_memory_on(function: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn installed_code_is_told_from_the_users() {
+        for library in [
+            "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.py",
+            "/usr/lib/python3/dist-packages/yaml/__init__.py",
+            "/usr/lib64/python3.9/json/decoder.py",
+            "<frozen importlib._bootstrap>",
+        ] {
+            assert!(is_of_library(library), "{library}");
+        }
+        for own in
+            ["train.py", "/home/me/python/lib/train.py", "/home/lib/my_site-packages/a.py", "<string>", "<stdin>", ""]
+        {
+            assert!(!is_of_library(own), "{own}");
+        }
+    }
 
     #[test]
     fn only_functions_that_get_memory_for_others_are_passed_over() {

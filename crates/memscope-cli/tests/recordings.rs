@@ -53,6 +53,29 @@ fn each_pool_of_each_device_has_its_line_and_its_call_sites() {
 }
 
 #[test]
+fn a_call_site_in_a_library_names_the_users_line_too() {
+    const TORCH: &str = "/opt/lib/python3.11/site-packages/torch/nn/modules/module.py";
+    let root = recorded(|spool| {
+        spool.config("c=0;py=20;cpu=1;dir=/tmp");
+        let lane = spool.lane(31);
+        spool.code(lane, 0, "/home/me/train.py", "main", 1).code(lane, 1, "/home/me/train.py", "step", 7);
+        spool.code(lane, 2, TORCH, "Module.__call__", 1700);
+        // main < step < __call__ < __call__ < __call__ < __call__, and the same without the outer two of these.
+        for (node, code) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 2), (6, 2)] {
+            spool.python_node(lane, node, node - 1, code, 0);
+        }
+        spool.alloc(lane, 1, 0x5000, 3 << 20, 6).alloc(lane, 2, 0x9000_0000, 1 << 20, 4);
+    });
+    let text = info(root.path());
+    let call = format!("{TORCH}: Module.__call__");
+    for site in
+        [format!("{call} < {call} < … < /home/me/train.py: step"), format!("{call} < {call} < /home/me/train.py: step")]
+    {
+        assert!(text.lines().any(|line| line.ends_with(&site)), "{site}\n{text}");
+    }
+}
+
+#[test]
 fn refused_memory_is_told_with_its_call_site_and_not_more_often_than_needed() {
     let root = recorded(training);
     let text = info(root.path());
