@@ -143,7 +143,7 @@ impl CStack {
         let Some(frame) = arch::entry(sp, fp, &mut self.memory) else { return NodeId::NONE };
         if self.remembered.ends_with(&frame) {
             let innermost = self.remembered.len() - 1;
-            if self.prove(innermost, depth).is_ok() {
+            if self.is_proven(innermost, depth) {
                 return self.remembered.node(innermost);
             }
         }
@@ -153,14 +153,12 @@ impl CStack {
         }
     }
 
-    /// Whether the `depth` frames outwards from `index`, or all there are, are still what is remembered; the last that is
-    /// if they are not.
+    /// Whether the `depth` frames outwards from `index`, or all there are, are still what is remembered.
     #[inline(never)]
-    fn prove(&self, index: usize, depth: usize) -> Result<(), usize> {
+    fn is_proven(&self, index: usize, depth: usize) -> bool {
         let outermost = (index + 1).saturating_sub(depth);
-        let last = self.remembered.verify(index, outermost);
-        let goes_on = index + 1 >= depth || self.remembered.is_complete() && self.remembered.ends_as_before();
-        if last == outermost && goes_on { Ok(()) } else { Err(last) }
+        let goes_on = || index + 1 >= depth || self.remembered.is_complete() && self.remembered.ends_as_before();
+        self.remembered.verify(index, outermost) && goes_on()
     }
 
     /// The stack if what is new of it is a chain that was kept: the one to be expected, or that of a key. Frames that
@@ -177,7 +175,7 @@ impl CStack {
         }
         let is_proven = match stayed {
             Some(stayed) => index + 1 == stayed,
-            None => self.prove(index, depth.saturating_sub(chain.len()).max(1)).is_ok(),
+            None => self.is_proven(index, depth.saturating_sub(chain.len()).max(1)),
         };
         if !is_proven {
             return None;
@@ -202,7 +200,7 @@ impl CStack {
     fn unwind<S: DefinitionSink>(&mut self, first: &Frame, depth: usize, tree: &mut Tree, sink: &mut S) -> NodeId {
         // A part of the last stack.
         if let Some(index) = self.remembered.find(first)
-            && self.prove(index, depth).is_ok()
+            && self.is_proven(index, depth)
         {
             return self.remembered.node(index);
         }
@@ -229,13 +227,11 @@ impl CStack {
                 && self.remembered.goes_on_as_before(index)
             {
                 let wanted = depth.saturating_sub(count).max(1);
-                match self.prove(index, wanted) {
-                    Ok(()) => {
-                        base = index + 1;
-                        break;
-                    }
-                    Err(last) => tried = self.remembered.slot(last),
+                if self.is_proven(index, wanted) {
+                    base = index + 1;
+                    break;
                 }
+                tried = self.remembered.slot(self.remembered.last_proven(index));
             }
             if count < Key::FRAMES {
                 key = key.with(frame.return_address);

@@ -21,8 +21,7 @@
 //! it. Where it is not needed it may differ (it is then any other register to the program), and what is remembered of
 //! it is not used.
 //!
-//! Rejected: remembering several stacks and trying each. Loops that alternate between call sites get faster (a third),
-//! walks up and down a call tree slower (a tenth to a third), interpreters do not care.
+//! Only one stack is remembered whole. What came further back is in `chains`.
 use super::arch::{Frame, Rule};
 use crate::NodeId;
 
@@ -190,23 +189,21 @@ impl Remembered {
         index == 0 || self.word(self.place(index - 1).word as usize).holds()
     }
 
-    /// Compares outwards from frame `from`, which must have been found, down to `to`; returns the last proven frame.
+    /// Compares outwards from frame `from`, which must have been found, down to `to`.
     #[inline]
-    pub(super) fn verify(&self, from: usize, to: usize) -> usize {
+    pub(super) fn verify(&self, from: usize, to: usize) -> bool {
         let compared = self.place(to).word as usize..self.place(from).word as usize;
         debug_assert!(compared.start <= compared.end && compared.end <= WORDS_CAPACITY);
         // SAFETY: as in `word`; words are in the order of their frames.
-        let words = unsafe { self.words.get_unchecked(compared.clone()) };
+        let words = unsafe { self.words.get_unchecked(compared) };
         // Four at a time, for this loop is what stacks of a loop cost most.
         let (outermost, fours) = words.as_rchunks::<4>();
-        let hold = fours.iter().rev().all(|[a, b, c, d]| d.holds() && c.holds() && b.holds() && a.holds())
-            && outermost.iter().rev().all(Word::holds);
-        if hold { to } else { self.last_proven(from) }
+        fours.iter().rev().all(|[a, b, c, d]| d.holds() && c.holds() && b.holds() && a.holds())
+            && outermost.iter().rev().all(Word::holds)
     }
 
-    /// Where a comparison outwards from frame `from` ends, which is known to end.
-    #[cold]
-    fn last_proven(&self, from: usize) -> usize {
+    /// How far a comparison outwards from frame `from` would get.
+    pub(super) fn last_proven(&self, from: usize) -> usize {
         let mut proven = from;
         while proven > 0 {
             let words = self.place(proven - 1).word as usize..self.place(proven).word as usize;
