@@ -1,4 +1,4 @@
-"""Runs: one process after the other, alternating between tools, so that a slow moment of the machine hits all alike."""
+"""Runs: one process after the other, alternating between workloads and tools, so that a slow moment hits all alike."""
 import json
 import os
 import shutil
@@ -103,20 +103,27 @@ def _value(run, key):
     return run.figures[key] if key in run.figures else getattr(run, key, None)
 
 
-def run_series(workload, tools, repetitions, scratch, why_not=None):
-    """Interleaved repetitions of all tools; {tool name: Series}."""
-    series = {tool.name: Series(tool.name, workload.name, tool.baseline_for(workload), why_not or tool.unavailable)
-              for tool in tools}
-    for repetition in range(repetitions):
-        for tool in tools:
-            one = series[tool.name]
-            if one.unavailable or repetition >= (tool.most_repetitions or repetitions):
-                continue
-            machine.say(f"{workload.title}: {tool.name} ({repetition + 1} of {repetitions})")
-            try:
-                one.runs.append(run_once(tool, workload, scratch))
-            except (RunFailed, OSError, RuntimeError, ValueError) as error:
-                # Once is enough to know; the runs so far stay.
-                one.unavailable = str(error)
-                machine.say(f"{workload.title}: {tool.name} failed: {error}")
-    return series
+def run_alternating(listed, repetitions, scratch, why_not=None):
+    """Runs of all tools on all workloads, given as [(workload, tools)], taking turns; [{tool name: Series}] in that order."""
+    results = [{tool.name: Series(tool.name, workload.name, tool.baseline_for(workload), why_not or tool.unavailable)
+                for tool in tools} for workload, tools in listed]
+    turns = [(repetition, turn) for repetition in range(repetitions)
+             for turn in range(max(workload.turns for workload, _ in listed))]
+    for repetition, turn in turns:
+        for (workload, tools), series in zip(listed, results):
+            for tool in tools:
+                one = series[tool.name]
+                is_due = tool.runs_in(repetition) and turn < (workload.turns if tool.takes_turns else 1)
+                if is_due and not one.unavailable:
+                    machine.say(f"{workload.title}: {tool.name} ({repetition + 1} of {repetitions})")
+                    _run_into(one, tool, workload, scratch)
+    return results
+
+
+def _run_into(one, tool, workload, scratch):
+    try:
+        one.runs.append(run_once(tool, workload, scratch))
+    except (RunFailed, OSError, RuntimeError, ValueError) as error:
+        # Once is enough to know; the runs so far stay.
+        one.unavailable = str(error)
+        machine.say(f"{workload.title}: {tool.name} failed: {error}")

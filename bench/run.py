@@ -5,7 +5,7 @@
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
 environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to bench/results, under the
-machine's name. Runs of all tools alternate. CPU time (user + system) of the program's timed part is the primary figure
+machine's name. Runs of all workloads and tools of a part alternate. CPU time (user + system) of the program's timed part is the primary figure
 of whole runs, the tenth percentile of batches that of single calls: both are least disturbed by what else the machine
 does; the load is noted.
 """
@@ -42,6 +42,12 @@ def workloads(quick, sim):
     deep = str(1_000_000 if quick else 4_000_000)
     rounds = "10000" if quick else "40000"
     steps = "30" if quick else "100"
+
+    def whole(name, title, events, kind, threads, settings, with_command=False):
+        # What 4 threads add over what 1 thread adds is a difference of differences.
+        workload = Workload(name, f"C, {title}, {events} events", "whole_c", (events, kind, threads), turns=1 if quick else 3)
+        return workload, settings, with_command
+
     return {
         "pair": [
             (Workload("pair-flat", "malloc+free pair, flat", "pair", ("0", pairs)), ("", "c"), False),
@@ -56,10 +62,10 @@ def workloads(quick, sim):
             (Workload("py-stay", "pairs from Python in a loop below 20 frames", "py_pair.py", ("stay", py_pairs)),
              ("", "python", "c,python"), False)],
         "whole": [
-            (Workload("flat-1", f"C, flat, 1 thread, {flat} events", "whole_c", (flat, "flat", "1")), ("", "c"), True),
-            (Workload("flat-4", f"C, flat, 4 threads, {flat} events", "whole_c", (flat, "flat", "4")), ("", "c"), False),
-            (Workload("deep-1", f"C, deep stacks, 1 thread, {deep} events", "whole_c", (deep, "deep", "1")), ("c",), False),
-            (Workload("deep-4", f"C, deep stacks, 4 threads, {deep} events", "whole_c", (deep, "deep", "4")), ("c",), False),
+            whole("flat-1", "flat, 1 thread", flat, "flat", "1", ("", "c"), with_command=True),
+            whole("flat-4", "flat, 4 threads", flat, "flat", "4", ("", "c")),
+            whole("deep-1", "deep stacks, 1 thread", deep, "deep", "1", ("c",)),
+            whole("deep-4", "deep stacks, 4 threads", deep, "deep", "4", ("c",)),
             (Workload("py-objects", "Python objects below 20 frames", "py_objects.py", (rounds,)),
              ("python", "c,python"), False)],
         "torch": [
@@ -164,11 +170,11 @@ def main():
         for section, listed in workloads(arguments.quick, arguments.sim).items():
             if section not in sections:
                 continue
-            for workload, settings, with_command in listed:
-                chosen = tools_for(workload, settings, with_command, stage, missing)
-                why_not = {"torch": missing["torch"], "device": missing["sim"]}.get(section)
-                titles[workload.name] = workload.title
-                results.append((section, measure.run_series(workload, chosen, repetitions, scratch, why_not)))
+            why_not = {"torch": missing["torch"], "device": missing["sim"]}.get(section)
+            titles.update((workload.name, workload.title) for workload, _, _ in listed)
+            chosen = [(workload, tools_for(workload, settings, with_command, stage, missing))
+                      for workload, settings, with_command in listed]
+            results += [(section, series) for series in measure.run_alternating(chosen, repetitions, scratch, why_not)]
         by_name = {next(iter(series.values())).workload: series for _, series in results}
         all_figures += (figures.pair_figures(by_name) + figures.whole_figures(by_name)
                         + devices.device_figures(by_name) + figures.thread_figures(by_name))

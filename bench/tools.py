@@ -28,6 +28,8 @@ class Workload:
     device: str = "cpu"
     # Of the program, with every tool.
     environment: Dict[str, str] = field(default_factory=dict, hash=False)
+    # Runs in each repetition: more than one where a figure is a difference of differences between runs.
+    turns: int = 1
 
     @property
     def is_python(self):
@@ -63,12 +65,15 @@ class Prepared:
 class Tool:
     name = "bare"
     unavailable: Optional[str] = None
-    # Fewer than asked for where one run says all and takes long.
-    most_repetitions: Optional[int] = None
+    # Whether each turn of a repetition is worth a run; one a repetition will do for those that take long.
+    takes_turns = True
 
     def baseline_for(self, workload):
         """Name of the tool whose runs this one's are compared with."""
         return None if self.name == "bare" else "bare"
+
+    def runs_in(self, repetition):
+        return True
 
     def prepare(self, workload, output):
         return Prepared(workload.native(), workload.environment)
@@ -80,6 +85,7 @@ class Tool:
 
 class BarePython(Tool):
     name = "bare-py"
+    takes_turns = False
 
     def baseline_for(self, workload):
         return None
@@ -93,6 +99,8 @@ def _size(directory):
 
 
 class Memray(Tool):
+    takes_turns = False
+
     def __init__(self, options, missing):
         self.options = options
         self.name = " ".join(["memray", *options])
@@ -111,6 +119,7 @@ class Memray(Tool):
 
 class Heaptrack(Tool):
     name = "heaptrack --raw"
+    takes_turns = False
 
     def __init__(self, missing):
         self.unavailable = missing
@@ -198,12 +207,16 @@ class Ours(Tool):
 class OursWithCommand(Tool):
     """The whole command: the target, then the export of what it recorded."""
 
-    most_repetitions = 1
+    takes_turns = False
 
     def __init__(self, stage, call_stack):
         self.stage, self.call_stack = stage, call_stack
         self.name = "msmemscope command " + (call_stack or "no stacks")
         self.unavailable = stage.unavailable or (None if stage.command else f"no command in {stage.directory}/bin")
+
+    def runs_in(self, repetition):
+        # One run says all.
+        return repetition == 0
 
     def prepare(self, workload, output):
         return Prepared([*self.stage.options(self.call_stack, output, workload.device), "--", *workload.native()],
