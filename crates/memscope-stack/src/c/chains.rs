@@ -276,13 +276,13 @@ impl Chain<'_> {
 pub(super) struct Key(u64);
 
 impl Key {
-    /// So many of them, if there are as many new ones. Few have to be unwound before the chain is found, but enough to tell
-    /// chains apart.
+    /// So many of them, if there are as many. Few have to be unwound before the chain is found, but enough to tell chains
+    /// apart.
     pub(super) const FRAMES: usize = 4;
 
     #[inline]
     pub(super) fn new(first: &Frame) -> Key {
-        Key(first.slot as u64)
+        Key(first.slot as u64).with(first.return_address)
     }
 
     #[inline]

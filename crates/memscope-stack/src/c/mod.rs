@@ -147,9 +147,9 @@ impl CStack {
                 return self.remembered.node(innermost);
             }
         }
-        match self.follow(&frame, None, None, depth) {
+        match self.follow(&frame, None, depth) {
             Some(node) => node,
-            None => self.unwind(&frame, depth, tree, sink),
+            None => self.find_or_unwind(&frame, depth, tree, sink),
         }
     }
 
@@ -161,23 +161,16 @@ impl CStack {
         self.remembered.verify(index, outermost) && goes_on()
     }
 
-    /// The stack if what is new of it is a chain that was kept: the one to be expected, or that of a key. Frames that
-    /// stayed are compared unless it is known how many did.
+    /// The stack if what is new of it is a chain that was kept: the one to be expected, or that of a key.
     #[inline(always)]
-    fn follow(&mut self, first: &Frame, key: Option<Key>, stayed: Option<usize>, depth: usize) -> Option<NodeId> {
+    fn follow(&mut self, first: &Frame, key: Option<Key>, depth: usize) -> Option<NodeId> {
         let chain = match key {
             None => self.chains.next(first)?,
             Some(key) => self.chains.find(key, first)?,
         };
         let (joint, index) = chain.joint();
-        if !self.remembered.has(&joint, index) {
-            return None;
-        }
-        let is_proven = match stayed {
-            Some(stayed) => index + 1 == stayed,
-            None => self.is_proven(index, depth.saturating_sub(chain.len()).max(1)),
-        };
-        if !is_proven {
+        let wanted = depth.saturating_sub(chain.len()).max(1);
+        if !(self.remembered.has(&joint, index) && self.is_proven(index, wanted)) {
             return None;
         }
         #[cfg(test)]
@@ -190,20 +183,56 @@ impl CStack {
         Some(node)
     }
 
+    /// The stack if it is a part of the last one or some chain, else unwound. Out of the way of what is more frequent in a
+    /// loop.
     #[inline(never)]
-    fn follow_key(&mut self, first: &Frame, key: Key, stayed: Option<usize>, depth: usize) -> Option<NodeId> {
-        self.follow(first, Some(key), stayed, depth)
-    }
-
-    /// Unwinds the stack up to frames that stayed. Out of the way of what is more frequent in a loop.
-    #[inline(never)]
-    fn unwind<S: DefinitionSink>(&mut self, first: &Frame, depth: usize, tree: &mut Tree, sink: &mut S) -> NodeId {
-        // A part of the last stack.
+    fn find_or_unwind<S: DefinitionSink>(
+        &mut self,
+        first: &Frame,
+        depth: usize,
+        tree: &mut Tree,
+        sink: &mut S,
+    ) -> NodeId {
         if let Some(index) = self.remembered.find(first)
             && self.is_proven(index, depth)
         {
             return self.remembered.node(index);
         }
+        let key = self.key(first);
+        match self.follow(first, Some(key), depth) {
+            Some(node) => node,
+            None => self.unwind(first, key, depth, tree, sink),
+        }
+    }
+
+    /// The innermost frames.
+    #[inline]
+    fn key(&mut self, first: &Frame) -> Key {
+        let Frame { slot, return_address, sp, fp } = *first;
+        let mut frame = Frame { slot, return_address, sp, fp };
+        let mut key = Key::new(first);
+        let epoch = unload_epoch();
+        for _ in 1..Key::FRAMES {
+            let (step, _, outer) = arch::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
+            if step != Step::Outer {
+                break;
+            }
+            frame = outer;
+            key = key.with(frame.return_address);
+        }
+        key
+    }
+
+    /// Unwinds the stack up to frames that stayed.
+    #[inline(never)]
+    fn unwind<S: DefinitionSink>(
+        &mut self,
+        first: &Frame,
+        key: Key,
+        depth: usize,
+        tree: &mut Tree,
+        sink: &mut S,
+    ) -> NodeId {
         // Field by field, here and below: a frame copied as a whole goes through memory, in wider pieces than it was
         // written in, which stalls (measured: twice the time per frame).
         let Frame { slot, return_address, sp, fp } = *first;
@@ -218,7 +247,6 @@ impl CStack {
         let mut rule = Rule::NONE;
         // Up to here the stack is known to go on as before, but not further.
         let mut tried = 0;
-        let mut key = Key::new(first);
         while count < limit && arch::code_address(frame.return_address) >= LOWEST_CODE {
             // A single frame that is as it was, below others than before, is not worth the proof.
             if !crosses_signal
@@ -232,14 +260,6 @@ impl CStack {
                     break;
                 }
                 tried = self.remembered.slot(self.remembered.last_proven(index));
-            }
-            if count < Key::FRAMES {
-                key = key.with(frame.return_address);
-            } else if count == Key::FRAMES
-                && !crosses_signal
-                && let Some(node) = self.follow_key(first, key, None, depth)
-            {
-                return node;
             }
             let mut fresh =
                 Fresh { slot: frame.slot, return_address: frame.return_address, fp: frame.fp, rule: Rule::NONE };
@@ -257,12 +277,6 @@ impl CStack {
                 }
                 crosses_signal = true;
             }
-        }
-        if base > 0
-            && count <= Key::FRAMES
-            && let Some(node) = self.follow_key(first, key, Some(base), depth)
-        {
-            return node;
         }
         let node = self.intern(base, count, tree, sink);
         if crosses_signal || node == NodeId::NONE {

@@ -25,8 +25,8 @@ pub(in super::super) fn entry(sp: usize, fp: usize, memory: &mut StackMemory) ->
 
 /// The next outer frame and the rule by which it was found; `frame` itself where there is none.
 ///
-/// By value, and cold paths on copies, so that the frame stays in registers.
-#[inline]
+/// By value, inlined, and cold paths on copies, so that the frame stays in registers.
+#[inline(always)]
 pub(in super::super) fn step(
     frame: Frame,
     memory: &mut StackMemory,
