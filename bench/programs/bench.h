@@ -72,6 +72,40 @@ static inline size_t block_size(uint64_t random) {
     return (random & 15) ? 16 + (random >> 8) % 240 : 256 + (random >> 8) % 1792;
 }
 
+/* Batches of calls, timed by the threads that make them with the processor's counter. The tenth percentile is the cost
+ * without interruptions, which is what can be compared between runs on a busy machine. */
+struct batches {
+    uint64_t *took;
+    long count;
+    uint64_t first_tick;
+    double begin;
+};
+
+struct percentiles { double p10_ns, median_ns; };
+
+static inline int begin_batches(struct batches *batches, long count) {
+    uint64_t *took = malloc(count * sizeof *took);
+    if (!took) return 0;
+    /* Its pages must be there before anything is timed. */
+    memset(took, 1, count * sizeof *took);
+    *batches = (struct batches){took, count, ticks(), seconds(CLOCK_MONOTONIC)};
+    return 1;
+}
+
+static inline int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The percentiles of a single call, of which a batch had so many. */
+static inline struct percentiles end_batches(struct batches *batches, int calls) {
+    double ns = (seconds(CLOCK_MONOTONIC) - batches->begin) * 1e9, scale = ns / (double)(ticks() - batches->first_tick) / calls;
+    qsort(batches->took, batches->count, sizeof *batches->took, by_value);
+    struct percentiles found = {batches->took[batches->count / 10] * scale, batches->took[batches->count / 2] * scale};
+    free(batches->took);
+    return found;
+}
+
 int bench_main(int argc, char **argv);
 
 #ifndef BENCH_LIBRARY

@@ -3,8 +3,8 @@
  * hal: halMemFree and halMemAlloc. pool: what torch_npu tells through mstx of a block it takes back and of one it hands
  * out. LIVE blocks stay alive, at least 256; a pair frees the oldest of the first 256 (a simulated driver looks for a gap
  * from there) and allocates its successor, below DEPTH functions that are entered and left for every pair, the outermost of
- * which is called from ROUTES places in turn: with more than one no stack is that of the pair before. STEPS ranges "step start" are spread over the run. Batches of 50 pairs are timed with the
- * processor's counter; times are those of one event, half a pair. Each thread has a device of its own for driver events: the
+ * which is called from ROUTES places in turn: with more than one no stack is that of the pair before. STEPS ranges "step start" are
+ * spread over the run. Batches of 50 pairs are timed; times are those of one event, half a pair. Each thread has a device of its own for driver events: the
  * lock of a device is the simulation's.
  *
  * CANN's libraries are taken from the loader's path, into everybody's sight, so that a preloaded tool stands in front of
@@ -134,11 +134,6 @@ int device_begin(int pool, unsigned blocks, unsigned places) {
     return begin_thread(0);
 }
 
-static int by_value(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 struct job {
     pthread_t thread;
     unsigned number;
@@ -182,30 +177,23 @@ int bench_main(int argc, char **argv) {
     live_blocks = atoi(argv[5]), routes = atoi(argv[7]);
     if (batches < 10 || threads < 1 || threads > MOST_THREADS || live_blocks < CHANGING || !routes || routes > MOST_ROUTES) return 2;
     take_libraries();
-    long total = batches * threads;
-    uint64_t *took = malloc(total * sizeof *took);
-    if (!took) return 1;
-    memset(took, 1, total * sizeof *took);
+    struct batches all;
+    if (!begin_batches(&all, batches * threads)) return 1;
 
     static struct job jobs[MOST_THREADS];
-    double begin = seconds(CLOCK_MONOTONIC);
-    uint64_t first = ticks();
     for (int index = 0; index < threads; index++) {
         jobs[index] = (struct job){.number = index, .depth = depth, .batches = batches, .steps = steps,
-                                   .took = took + index * batches};
+                                   .took = all.took + index * batches};
         /* The first job is done by the calling thread: with one thread there is no other. */
         if (index > 0 && pthread_create(&jobs[index].thread, NULL, work, &jobs[index])) return 1;
     }
     work(&jobs[0]);
     double cpu = jobs[0].cpu;
     for (int index = 1; index < threads; index++) pthread_join(jobs[index].thread, NULL), cpu += jobs[index].cpu;
-    double ns_per_tick = (seconds(CLOCK_MONOTONIC) - begin) * 1e9 / (double)(ticks() - first);
 
-    qsort(took, total, sizeof *took, by_value);
-    double scale = ns_per_tick / (PAIRS_PER_BATCH * EVENTS_PER_PAIR);
-    printf("BENCH {\"p10_ns\": %.3f, \"median_ns\": %.3f, \"events\": %ld, \"cpu_s\": %.6f}\n", took[total / 10] * scale,
-           took[total / 2] * scale, total * PAIRS_PER_BATCH * EVENTS_PER_PAIR, cpu);
+    struct percentiles event = end_batches(&all, PAIRS_PER_BATCH * EVENTS_PER_PAIR);
+    printf("BENCH {\"p10_ns\": %.3f, \"median_ns\": %.3f, \"events\": %ld, \"cpu_s\": %.6f}\n", event.p10_ns,
+           event.median_ns, all.count * PAIRS_PER_BATCH * EVENTS_PER_PAIR, cpu);
     fflush(stdout);
-    free(took);
     return 0;
 }

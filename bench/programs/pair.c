@@ -1,9 +1,8 @@
 /* pair DEPTH [BATCHES [THREADS]]: what one malloc+free pair costs the thread that makes it.
  *
  * 256 blocks stay alive; a pair frees the oldest and allocates its successor, at the end of DEPTH calls entered and left
- * for every pair. Batches of 50 pairs are timed with the processor's counter: the tenth percentile is the cost without
- * interruptions, which is what can be compared between runs on a busy machine. Each thread makes BATCHES batches with
- * blocks of its own; the percentiles are those of all batches. */
+ * for every pair. Batches of 50 pairs are timed. Each thread makes BATCHES batches with blocks of its own; the
+ * percentiles are those of all batches. */
 #include "bench.h"
 #include <pthread.h>
 
@@ -30,11 +29,6 @@ static NOINLINE void batch(int depth) {
     }
 }
 
-static int by_value(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 struct job {
     pthread_t thread;
     int depth;
@@ -59,30 +53,23 @@ int bench_main(int argc, char **argv) {
     long batches = argc > 2 ? atol(argv[2]) : 20000;
     int threads = argc > 3 ? atoi(argv[3]) : 1;
     if (batches < 10 || threads < 1 || threads > MOST_THREADS) return 2;
-    long total = batches * threads;
-    uint64_t *took = malloc(total * sizeof *took);
-    if (!took) return 1;
-    memset(took, 1, total * sizeof *took);
+    struct batches all;
+    if (!begin_batches(&all, batches * threads)) return 1;
 
     static struct job jobs[MOST_THREADS];
-    double begin = seconds(CLOCK_MONOTONIC), cpu = process_cpu();
-    uint64_t first = ticks();
+    double cpu = process_cpu();
     for (int index = 0; index < threads; index++) {
-        jobs[index] = (struct job){.depth = depth, .batches = batches, .took = took + index * batches};
+        jobs[index] = (struct job){.depth = depth, .batches = batches, .took = all.took + index * batches};
         /* The first job is done by the calling thread: with one thread there is no other. */
         if (index > 0 && pthread_create(&jobs[index].thread, NULL, work, &jobs[index])) return 1;
     }
     work(&jobs[0]);
     for (int index = 1; index < threads; index++) pthread_join(jobs[index].thread, NULL);
-    double ns_per_tick = (seconds(CLOCK_MONOTONIC) - begin) * 1e9 / (double)(ticks() - first);
     cpu = process_cpu() - cpu;
-
-    qsort(took, total, sizeof *took, by_value);
-    double scale = ns_per_tick / PAIRS_PER_BATCH;
+    struct percentiles pair = end_batches(&all, PAIRS_PER_BATCH);
     long pairs = (batches + batches / 10) * threads * PAIRS_PER_BATCH;
     printf("BENCH {\"p10_ns\": %.3f, \"median_ns\": %.3f, \"pairs\": %ld, \"events\": %ld, \"cpu_s\": %.6f}\n",
-           took[total / 10] * scale, took[total / 2] * scale, pairs, 2 * pairs, cpu);
+           pair.p10_ns, pair.median_ns, pairs, 2 * pairs, cpu);
     fflush(stdout);
-    free(took);
     return 0;
 }

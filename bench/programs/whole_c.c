@@ -1,13 +1,20 @@
 /* whole_c EVENTS flat|deep THREADS: a program that does little but allocate and free.
  *
- * Each thread keeps 32768 blocks of 16 to 2048 bytes, more than the nearer caches hold, uses their memory, and replaces
- * them in random order. "deep": each allocation is made at the end of one of 1024 call paths of 20 to 27 frames, entered
- * and left for it; paths share their outer frames in groups, as those of real programs do, and a function does a little
- * work of its own. Blocks are freed by the thread's outer loop. EVENTS is the total of all threads. */
+ * 32768 blocks of 16 to 2048 bytes are alive, more than the nearer caches hold; their memory is used, and they are
+ * replaced in random order. "deep": each allocation is made at the end of one of 1024 call paths of 20 to 27 frames,
+ * entered and left for it; paths share their outer frames in groups, as those of real programs do, and a function does a
+ * little work of its own. Blocks are freed by the thread's outer loop.
+ *
+ * Batches of 64 rounds are timed besides, from the tenth part of the rounds on, when most blocks are there; times are
+ * those of one event.
+ *
+ * Blocks and EVENTS are those of all threads together: 4 threads do the same work as 1. With as many blocks each they
+ * would need four times the memory, and what they cost more would be that of the outer caches. */
 #include "bench.h"
 #include <pthread.h>
 
-enum { LIVE = 32768, PATHS = 1024, OUTER_FRAMES = 8, LEAST_FRAMES = 20, WORDS = 8 };
+enum { LIVE = 32768, PATHS = 1024, OUTER_FRAMES = 8, LEAST_FRAMES = 20, WORDS = 8, ROUNDS_PER_BATCH = 64, EVENTS_PER_ROUND = 2,
+       MOST_THREADS = 64 };
 
 struct path {
     uint64_t turns; /* Two bits a frame: which function comes next. */
@@ -50,7 +57,9 @@ static void make_paths(void) {
 
 struct job {
     pthread_t thread;
-    long rounds;
+    long warm_batches, batches;
+    uint64_t *took;
+    size_t live;
     uint64_t seed;
     uint64_t checksum;
 };
@@ -61,26 +70,38 @@ static NOINLINE char *allocate(uint64_t random, size_t size) {
     return steps[path->turns & 3](path->turns >> 2, path->frames, size);
 }
 
+struct block {
+    char *memory;
+    size_t size;
+};
+
+/* Frees one of the live blocks and allocates its successor; 0 if there is no memory. */
+static inline int one_round(struct job *job, struct block *live, uint64_t *random) {
+    uint64_t choice = next_random(random);
+    struct block *block = &live[(choice >> 32) * job->live >> 32];
+    if (block->memory) {
+        job->checksum += (unsigned char)block->memory[block->size / 2];
+        free(block->memory);
+    }
+    block->size = block_size(choice);
+    block->memory = allocate(choice >> 20, block->size);
+    if (!block->memory) return 0;
+    memset(block->memory, (int)choice, block->size);
+    return 1;
+}
+
 static void *work(void *argument) {
     struct job *job = argument;
     uint64_t random = job->seed;
-    struct { char *block; size_t size; } *live = calloc(LIVE, sizeof *live);
+    struct block *live = calloc(job->live, sizeof *live);
     if (!live) return NULL;
-    for (long round = 0; round < job->rounds; round++) {
-        uint64_t choice = next_random(&random);
-        size_t slot = choice >> 32 & (LIVE - 1);
-        if (live[slot].block) {
-            job->checksum += (unsigned char)live[slot].block[live[slot].size / 2];
-            free(live[slot].block);
-        }
-        size_t size = block_size(choice);
-        char *block = allocate(choice >> 20, size);
-        if (!block) return NULL;
-        memset(block, (int)choice, size);
-        live[slot].block = block;
-        live[slot].size = size;
+    for (long batch = -job->warm_batches; batch < job->batches; batch++) {
+        uint64_t start = ticks();
+        for (int round = 0; round < ROUNDS_PER_BATCH; round++)
+            if (!one_round(job, live, &random)) return NULL;
+        if (batch >= 0) job->took[batch] = ticks() - start;
     }
-    for (size_t slot = 0; slot < LIVE; slot++) free(live[slot].block);
+    for (size_t slot = 0; slot < job->live; slot++) free(live[slot].memory);
     free(live);
     return argument;
 }
@@ -89,13 +110,19 @@ int bench_main(int argc, char **argv) {
     long events = argc > 1 ? atol(argv[1]) : 1000000;
     deep = argc > 2 && strcmp(argv[2], "deep") == 0;
     int threads = argc > 3 ? atoi(argv[3]) : 1;
-    if (threads < 1 || threads > 64 || events < 2) return 2;
+    if (threads < 1 || threads > MOST_THREADS) return 2;
+    long batches = events / EVENTS_PER_ROUND / ROUNDS_PER_BATCH / threads, warm_batches = batches / 10;
+    if (batches < 10) return 2;
     make_paths();
-    static struct job jobs[64];
+    struct batches all;
+    if (!begin_batches(&all, (batches - warm_batches) * threads)) return 1;
+
+    static struct job jobs[MOST_THREADS];
     double wall = seconds(CLOCK_MONOTONIC), cpu = process_cpu();
     for (int index = 0; index < threads; index++) {
-        jobs[index].rounds = events / 2 / threads;
-        jobs[index].seed = 0x2545f4914f6cdd1d * (uint64_t)(index + 1);
+        long timed = batches - warm_batches;
+        jobs[index] = (struct job){.warm_batches = warm_batches, .batches = timed, .took = all.took + index * timed,
+                                   .live = LIVE / threads, .seed = 0x2545f4914f6cdd1d * (uint64_t)(index + 1)};
         if (pthread_create(&jobs[index].thread, NULL, work, &jobs[index])) return 1;
     }
     uint64_t checksum = 0;
@@ -106,8 +133,11 @@ int bench_main(int argc, char **argv) {
     }
     cpu = process_cpu() - cpu;
     wall = seconds(CLOCK_MONOTONIC) - wall;
-    printf("BENCH {\"events\": %ld, \"cpu_s\": %.6f, \"wall_s\": %.6f, \"hwm_kb\": %ld, \"checksum\": %llu}\n",
-           events / 2 / threads * threads * 2, cpu, wall, status_kb("VmHWM:"), (unsigned long long)checksum);
+    struct percentiles event = end_batches(&all, ROUNDS_PER_BATCH * EVENTS_PER_ROUND);
+    printf("BENCH {\"events\": %ld, \"cpu_s\": %.6f, \"wall_s\": %.6f, \"p10_ns\": %.3f, \"median_ns\": %.3f, "
+           "\"hwm_kb\": %ld, \"checksum\": %llu}\n",
+           batches * threads * ROUNDS_PER_BATCH * EVENTS_PER_ROUND, cpu, wall, event.p10_ns, event.median_ns,
+           status_kb("VmHWM:"), (unsigned long long)checksum);
     fflush(stdout);
     return 0;
 }
