@@ -18,7 +18,7 @@ use crate::NodeId;
 /// Links of all chains together; the oldest chains give way.
 const CAPACITY: usize = 1 << 16;
 const SPOTS: usize = 1 << SPOT_BITS;
-const SPOT_BITS: u32 = 10;
+const SPOT_BITS: u32 = 12;
 /// Chains that may share a key, or keys a spot.
 const WAYS: usize = 4;
 /// Bytes of a cache line.
