@@ -199,13 +199,17 @@ impl CStack {
             return self.remembered.node(index);
         }
         let key = self.key(first);
+        // A signal among the frames of the key may have led to another stack.
+        if !self.memory.enter(first.slot) {
+            self.forget_stack();
+        }
         match self.follow(first, Some(key), depth) {
             Some(node) => node,
             None => self.unwind(first, key, depth, tree, sink),
         }
     }
 
-    /// The innermost frames.
+    /// Unwinds the innermost frames to look a chain up by.
     #[inline]
     fn key(&mut self, first: &Frame) -> Key {
         let Frame { slot, return_address, sp, fp } = *first;

@@ -133,24 +133,56 @@ fn from_a_signal_handler_into_a_function_that_has_just_begun() {
     assert_eq!(comparison.captures, 1);
 }
 
-#[test]
-fn from_a_signal_handler_on_its_own_stack() {
-    handle(libc::SIGUSR2, on_signal, libc::SA_ONSTACK);
+/// What signal handlers with `SA_ONSTACK` run on meanwhile.
+fn with_a_signal_stack(act: impl FnOnce()) {
     let mut stack = vec![0u8; 256 << 10];
     let alternate = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
     let mut before = libc::stack_t { ss_sp: null_mut(), ss_flags: 0, ss_size: 0 };
     // SAFETY: the stack outlives its use, the old one is put back.
     unsafe {
         assert_eq!(libc::sigaltstack(&alternate, &mut before), 0);
+        act();
+        assert_eq!(libc::sigaltstack(&before, null_mut()), 0);
+    }
+}
+
+#[test]
+fn from_a_signal_handler_on_its_own_stack() {
+    handle(libc::SIGUSR2, on_signal, libc::SA_ONSTACK);
+    with_a_signal_stack(|| {
         let comparison = with_comparison(1000, || {
             for _ in 0..3 {
                 compare_in_this_thread();
-                assert_eq!(libc::raise(libc::SIGUSR2), 0);
+                // SAFETY: the handler is installed; the signal is delivered before `raise` returns.
+                assert_eq!(unsafe { libc::raise(libc::SIGUSR2) }, 0);
             }
         });
         assert_eq!(comparison.captures, 9);
-        assert_eq!(libc::sigaltstack(&before, null_mut()), 0);
+    });
+}
+
+#[test]
+fn from_a_signal_handler_itself_on_its_own_stack() {
+    // No frame between: what was interrupted is among the innermost frames, on another stack.
+    extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
+        let comparison = COMPARISON.get().cast();
+        // SAFETY: `with_comparison` keeps it alive while the pointer is set.
+        unsafe {
+            hooked(comparison, Comparison::observe);
+            hooked(comparison, Comparison::observe);
+        }
     }
+    handle(libc::SIGWINCH, on_signal, libc::SA_ONSTACK);
+    with_a_signal_stack(|| {
+        let comparison = with_comparison(1000, || {
+            for _ in 0..3 {
+                compare_in_this_thread();
+                // SAFETY: the handler is installed; the signal is delivered before `raise` returns.
+                assert_eq!(unsafe { libc::raise(libc::SIGWINCH) }, 0);
+            }
+        });
+        assert_eq!(comparison.captures, 9);
+    });
 }
 
 #[test]
