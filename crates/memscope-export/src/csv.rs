@@ -1,41 +1,55 @@
 //! The csv form of a dump: RFC 4180 with `\n` line ends.
 use crate::digits::{address, push_decimal};
 use crate::rows::{COLUMNS, Event, NOT_APPLICABLE, Row, Value};
+use crate::worker::{Consumer, Worker};
+use memchr::memchr;
 use std::io::{self, Write};
+use std::mem;
 
 /// Rows are gathered until this many bytes are worth a system call.
-const CHUNK: usize = 256 * 1024;
+const CHUNK: usize = 1 << 20;
 
-/// Writes rows to `output` in large pieces; [`CsvWriter::finish`] writes the last one.
-pub struct CsvWriter<W: Write> {
-    output: W,
+/// Writes rows to an output in large pieces; [`CsvWriter::finish`] writes the last one.
+pub struct CsvWriter<W: Write + Send + 'static> {
+    output: Worker<Output<W>>,
     pending: Vec<u8>,
 }
 
-impl<W: Write> CsvWriter<W> {
+struct Output<W>(W);
+
+impl<W: Write + Send + 'static> Consumer for Output<W> {
+    type Piece = Vec<u8>;
+    type Error = io::Error;
+
+    fn consume(&mut self, piece: &mut Vec<u8>) -> io::Result<()> {
+        self.0.write_all(piece)?;
+        piece.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write + Send + 'static> CsvWriter<W> {
     /// Begins with the header line.
     pub fn new(output: W) -> CsvWriter<W> {
         let mut pending = Vec::with_capacity(CHUNK + CHUNK / 4);
         pending.extend_from_slice(COLUMNS.join(",").as_bytes());
         pending.push(b'\n');
-        CsvWriter { output, pending }
+        CsvWriter { output: Worker::new(Output(output)), pending }
     }
 
     pub fn write(&mut self, row: &Row<'_>) -> io::Result<()> {
         push_row(&mut self.pending, row);
-        if self.pending.len() >= CHUNK { self.drain() } else { Ok(()) }
-    }
-
-    pub fn finish(mut self) -> io::Result<W> {
-        self.drain()?;
-        self.output.flush()?;
-        Ok(self.output)
-    }
-
-    fn drain(&mut self) -> io::Result<()> {
-        self.output.write_all(&self.pending)?;
-        self.pending.clear();
+        if self.pending.len() >= CHUNK {
+            self.pending = self.output.hand_over(mem::take(&mut self.pending))?;
+        }
         Ok(())
+    }
+
+    pub fn finish(self) -> io::Result<()> {
+        match self.output.finish(self.pending)? {
+            Some(Output(mut output)) => output.flush(),
+            None => Ok(()),
+        }
     }
 }
 
@@ -117,12 +131,13 @@ fn push_quoted(out: &mut Vec<u8>, text: &str) {
 
 /// The inside of a quoted cell: quotes are doubled.
 fn push_escaped(out: &mut Vec<u8>, text: &str) {
-    let mut pieces = text.split('"');
-    out.extend_from_slice(pieces.next().unwrap_or_default().as_bytes());
-    for piece in pieces {
-        out.extend_from_slice(b"\"\"");
-        out.extend_from_slice(piece.as_bytes());
+    let mut rest = text.as_bytes();
+    while let Some(quote) = memchr(b'"', rest) {
+        out.extend_from_slice(&rest[..=quote]);
+        out.push(b'"');
+        rest = &rest[quote + 1..];
     }
+    out.extend_from_slice(rest);
 }
 
 #[cfg(test)]
@@ -131,13 +146,19 @@ mod tests {
     use crate::rows::{Attribute, DeviceId, EventType, key};
     use memscope_model::Pool;
     use proptest::prelude::*;
+    use std::io::{Read, Seek};
 
     fn written(rows: &[Row<'_>]) -> Vec<u8> {
-        let mut writer = CsvWriter::new(Vec::new());
+        let mut file = tempfile::tempfile().unwrap();
+        let mut writer = CsvWriter::new(file.try_clone().unwrap());
         for row in rows {
             writer.write(row).unwrap();
         }
-        writer.finish().unwrap()
+        writer.finish().unwrap();
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes
     }
 
     fn row<'a>(attributes: &'a [Attribute<'a>]) -> Row<'a> {

@@ -161,7 +161,11 @@ impl PartialFile {
             for companion in partial.companions() {
                 let _ = fs::remove_file(companion);
             }
-            partial.file.set_len(0).map_err(ExportError::write(target))?;
+            // Not of an empty file: ext4 takes cutting it for the replacement of a file's contents, and has closing it wait
+            // until all of it is on its way to the disk.
+            if partial.file.metadata().map_err(ExportError::write(target))?.len() > 0 {
+                partial.file.set_len(0).map_err(ExportError::write(target))?;
+            }
             partial.file.set_permissions(Permissions::from_mode(mode)).map_err(ExportError::write(target))?;
             return Ok(partial);
         }

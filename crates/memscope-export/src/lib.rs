@@ -7,7 +7,7 @@
 //! The caller's duties: show [`Exported::problems`] to the user.
 //!
 //! What stays in memory is what the model keeps, one text for each distinct frame, and for a database the addresses of
-//! live blocks and one transaction.
+//! live blocks; of the files, what is being written and what waits for it.
 #![forbid(unsafe_code)]
 
 pub mod config_json;
@@ -24,6 +24,7 @@ pub mod rows;
 pub mod sqlite;
 mod stack_text;
 mod tensor_words;
+mod worker;
 
 pub use destination::{Brand, Format, dump_path, file_time};
 pub use error::ExportError;

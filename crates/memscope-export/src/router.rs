@@ -145,7 +145,7 @@ impl DumpFile {
         let DumpFile { sink, partial } = self;
         let target = partial.target();
         match sink {
-            Sink::Csv(writer) => drop(writer.finish().map_err(ExportError::write(target))?),
+            Sink::Csv(writer) => writer.finish().map_err(ExportError::write(target))?,
             Sink::Db(writer) => {
                 let written = writer.finish().map_err(ExportError::database(target))?;
                 let size = partial.file().metadata().map_err(ExportError::write(target))?.len();

@@ -1,28 +1,28 @@
 //! The SQLite form of a dump.
 //!
-//! Rows are gathered and inserted in large transactions into a new file that nobody else can see yet, so neither a
-//! journal nor syncing is needed: a failed export is thrown away as a whole.
+//! Rows are gathered and inserted in large transactions, in a thread of its own, into a new file that nobody else can
+//! see yet, so neither a journal nor syncing is needed: a failed export is thrown away as a whole.
 use crate::destination::Brand;
 use crate::digits::{address, push_decimal};
 use crate::pairing::{Pairing, UnpairedCounts};
 use crate::rows::{COLUMNS, DeviceId, Event, EventType, NOT_APPLICABLE, Row, Value};
+use crate::worker::{Consumer, Worker};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement, ToSql};
+use std::mem;
 use std::ops::Range;
 use std::path::Path;
 
 /// A transaction ends at this many rows, or at this many bytes of text if stacks are deep.
-const BATCH_ROWS: usize = 100_000;
-const BATCH_TEXT: usize = 32 << 20;
+const BATCH_ROWS: usize = 32_768;
+const BATCH_TEXT: usize = 8 << 20;
 /// Rows with stacks are kilobytes long: with SQLite's usual 4 KiB most of them would spill to overflow pages.
 const PAGE_BYTES: u32 = 16384;
 
 /// Writes rows to a database; [`DbWriter::finish`] writes the last ones and closes it.
 pub struct DbWriter {
-    connection: Connection,
-    brand: Brand,
-    batch: Vec<BatchRow>,
-    text: Vec<u8>,
+    tables: Worker<Tables>,
+    batch: Batch,
     pairing: Pairing,
     paired_rows: u64,
     device_rows: u64,
@@ -35,7 +35,19 @@ pub(crate) struct Written {
     pub(crate) unpaired: UnpairedCounts,
 }
 
-/// A row whose texts are in [`DbWriter::text`].
+struct Tables {
+    connection: Connection,
+    brand: Brand,
+}
+
+/// Rows of one transaction.
+#[derive(Default)]
+struct Batch {
+    rows: Vec<BatchRow>,
+    text: Vec<u8>,
+}
+
+/// A row whose texts are in [`Batch::text`].
 struct BatchRow {
     id: u64,
     timestamp_ns: u64,
@@ -68,10 +80,8 @@ impl DbWriter {
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         create_table(&connection, brand.table())?;
         Ok(DbWriter {
-            connection,
-            brand,
-            batch: Vec::new(),
-            text: Vec::new(),
+            tables: Worker::new(Tables { connection, brand }),
+            batch: Batch::default(),
             pairing: Pairing::default(),
             paired_rows: 0,
             device_rows: 0,
@@ -82,13 +92,46 @@ impl DbWriter {
         let paired = self.pairing.admit(row).is_ok();
         self.paired_rows += u64::from(paired);
         self.device_rows += u64::from(paired && row.device != DeviceId::Unknown);
+        self.batch.push(row, paired);
+        if self.batch.is_full() {
+            self.batch = self.tables.hand_over(mem::take(&mut self.batch))?;
+        }
+        Ok(())
+    }
+
+    /// Rows in the table that viewers read.
+    pub fn paired_rows(&self) -> u64 {
+        self.paired_rows
+    }
+
+    pub(crate) fn finish(self) -> rusqlite::Result<Written> {
+        if let Some(tables) = self.tables.finish(self.batch)? {
+            tables.connection.close().map_err(|(_, error)| error)?;
+        }
+        Ok(Written { device_rows: self.device_rows, unpaired: self.pairing.counts })
+    }
+
+    /// As if the disk had no room for more.
+    #[cfg(test)]
+    pub(crate) fn allow_pages(&self, pages: u32) {
+        let tables = self.tables.consumer().unwrap();
+        tables.connection.pragma_update(None, "max_page_count", pages).unwrap();
+    }
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.rows.len() >= BATCH_ROWS || self.text.len() >= BATCH_TEXT
+    }
+
+    fn push(&mut self, row: &Row<'_>, paired: bool) {
         let name = row.name.map(|name| self.keep(name.as_bytes()));
         let start = self.text.len();
         push_json(&mut self.text, row);
         let attributes = start..self.text.len();
         let python_stack = self.keep(row.python_stack.as_bytes());
         let c_stack = self.keep(row.c_stack.as_bytes());
-        self.batch.push(BatchRow {
+        self.rows.push(BatchRow {
             id: row.id,
             timestamp_ns: row.timestamp_ns,
             process: row.process,
@@ -101,24 +144,6 @@ impl DbWriter {
             c_stack,
             paired,
         });
-        if self.batch.len() >= BATCH_ROWS || self.text.len() >= BATCH_TEXT { self.insert_batch() } else { Ok(()) }
-    }
-
-    /// Rows in the table that viewers read.
-    pub fn paired_rows(&self) -> u64 {
-        self.paired_rows
-    }
-
-    pub(crate) fn finish(mut self) -> rusqlite::Result<Written> {
-        self.insert_batch()?;
-        self.connection.close().map_err(|(_, error)| error)?;
-        Ok(Written { device_rows: self.device_rows, unpaired: self.pairing.counts })
-    }
-
-    /// As if the disk had no room for more.
-    #[cfg(test)]
-    pub(crate) fn allow_pages(&self, pages: u32) {
-        self.connection.pragma_update(None, "max_page_count", pages).unwrap();
     }
 
     fn keep(&mut self, text: &[u8]) -> Range<usize> {
@@ -126,15 +151,21 @@ impl DbWriter {
         self.text.extend_from_slice(text);
         start..self.text.len()
     }
+}
 
-    fn insert_batch(&mut self) -> rusqlite::Result<()> {
+impl Consumer for Tables {
+    type Piece = Batch;
+    type Error = rusqlite::Error;
+
+    /// Inserts the rows in one transaction.
+    fn consume(&mut self, batch: &mut Batch) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         {
             let mut paired = Insertion::new(&transaction, self.brand.table())?;
             let mut unpaired = None;
-            for row in &self.batch {
+            for row in &batch.rows {
                 if row.paired {
-                    paired.insert(row, &self.text)?;
+                    paired.insert(row, &batch.text)?;
                     continue;
                 }
                 let insertion = match &mut unpaired {
@@ -144,12 +175,12 @@ impl DbWriter {
                         unpaired.insert(Insertion::new(&transaction, self.brand.unpaired_table())?)
                     }
                 };
-                insertion.insert(row, &self.text)?;
+                insertion.insert(row, &batch.text)?;
             }
         }
         transaction.commit()?;
-        self.batch.clear();
-        self.text.clear();
+        batch.rows.clear();
+        batch.text.clear();
         Ok(())
     }
 }
