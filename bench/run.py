@@ -42,10 +42,11 @@ def workloads(quick, sim):
     deep = str(1_000_000 if quick else 4_000_000)
     rounds = "10000" if quick else "40000"
     steps = "30" if quick else "100"
+    # Where a figure is a difference of runs that vary as much.
+    turns = 1 if quick else 3
 
     def whole(name, title, events, kind, threads, settings, with_command=False):
-        # What 4 threads add over what 1 thread adds is a difference of differences.
-        workload = Workload(name, f"C, {title}, {events} events", "whole_c", (events, kind, threads), turns=1 if quick else 3)
+        workload = Workload(name, f"C, {title}, {events} events", "whole_c", (events, kind, threads), turns=turns)
         return workload, settings, with_command
 
     return {
@@ -66,10 +67,10 @@ def workloads(quick, sim):
             whole("flat-4", "flat, 4 threads", flat, "flat", "4", ("", "c")),
             whole("deep-1", "deep stacks, 1 thread", deep, "deep", "1", ("c",)),
             whole("deep-4", "deep stacks, 4 threads", deep, "deep", "4", ("c",)),
-            (Workload("py-objects", "Python objects below 20 frames", "py_objects.py", (rounds,)),
+            (Workload("py-objects", "Python objects below 20 frames", "py_objects.py", (rounds,), turns=turns),
              ("python", "c,python"), False)],
         "torch": [
-            (Workload("torch", f"PyTorch training on the CPU, {steps} steps", "torch_train.py", (steps,)),
+            (Workload("torch", f"PyTorch training on the CPU, {steps} steps", "torch_train.py", (steps,), turns=turns),
              ("", "c,python"), False)],
         "live": [(Workload("live", "memory by live blocks", "live_blocks"), ("", "c"), False)],
         "device": devices.workloads(quick, sim),
