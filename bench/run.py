@@ -4,10 +4,10 @@
     python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,device,export] [--huge] [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
-environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to bench/results, under the
-machine's name. Runs of all workloads and tools of a part alternate. CPU time (user + system) of the program's timed part is the primary figure
-of whole runs, the tenth percentile of batches that of single calls: both are least disturbed by what else the machine
-does; the load is noted.
+environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to
+bench/results, under the machine's name. Runs of all workloads and tools of a part alternate. CPU time (user + system) of
+the program's timed part is the primary figure of whole runs, the tenth percentile of batches that of single calls: both are
+least disturbed by what else the machine does; the load is noted.
 """
 import argparse
 import datetime
