@@ -34,7 +34,7 @@ fn two_hundred_threads_share_a_few_lanes_and_keep_their_own_names() {
     }
     assert_eq!(list.lines().count(), 200);
     // Four at a time and main; a few more, because a joined thread may still be on its way out of the kernel.
-    assert!(process.info.windows <= 20, "{} windows for five threads at once", process.info.windows);
+    assert!(process.lanes <= 20, "{} lanes for five threads at once", process.lanes);
 }
 
 #[test]

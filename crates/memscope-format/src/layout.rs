@@ -1,13 +1,13 @@
 //! Where things stand in the two files of a spool.
 //!
 //! ```text
-//! windows.spool   | process header, 4 KiB | window 0, 256 KiB | window 1 | …      mapped shared, rewritten in place
+//! windows.spool   | process header, 4 KiB | windows of 4 to 256 KiB, in any order  mapped shared, rewritten in place
 //! events.spool    | block | block | …                                             appended, one `write` a block
 //! block = the window header (64 bytes) and the committed payload of a full window
 //! ```
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const WINDOWS_FILE: &str = "windows.spool";
 pub const EVENTS_FILE: &str = "events.spool";
 /// The folder of a process directory that holds the two files.
@@ -16,10 +16,19 @@ pub const SPOOL_DIRECTORY: &str = "spool";
 pub const PROCESS_MAGIC: [u8; 8] = *b"msmspool";
 pub const PROCESS_HEADER_SIZE: usize = 4096;
 
-/// Small enough to stay in a core's L2 cache, large enough that the append disappears in the noise.
-pub const WINDOW_SIZE: usize = 256 * 1024;
+/// What windows are measured in; the smallest is one page.
+pub const WINDOW_PAGE: usize = 4096;
+/// The largest window: small enough to stay in a core's L2 cache, large enough that the append disappears in the noise.
+pub const WINDOW_SIZE: usize = WINDOW_PAGE << LARGEST_WINDOW;
+/// Windows have 1, 2, 4, … pages: each size by its logarithm, up to this one.
+pub const LARGEST_WINDOW: u32 = 6;
 pub const WINDOW_HEADER_SIZE: usize = 64;
 pub const WINDOW_PAYLOAD: usize = WINDOW_SIZE - WINDOW_HEADER_SIZE;
+
+/// Bytes of a window of `size`.
+pub const fn window_bytes(size: u32) -> usize {
+    WINDOW_PAGE << if size < LARGEST_WINDOW { size } else { LARGEST_WINDOW }
+}
 pub const WINDOW_MAGIC: u32 = u32::from_le_bytes(*b"msmw");
 
 /// What the ticks of a spool are.
@@ -41,6 +50,8 @@ pub enum StopReason {
     WriteFailed = 1,
     /// The size cap the user set was reached.
     SizeCap = 2,
+    /// The program forbade itself, by a seccomp filter, the system calls that recording needs.
+    Sandbox = 3,
 }
 
 /// Values of `ProcessHeader::state`.
@@ -85,8 +96,8 @@ pub struct ProcessHeader {
     pub state: AtomicU32,
     pub stop_reason: AtomicU32,
     pub stop_errno: AtomicU32,
-    /// How many windows were handed out; the file may end with one that never was.
-    pub windows: AtomicU32,
+    /// How many pages behind this one windows were made of; the file may end before the last of them.
+    pub window_pages: AtomicU32,
     /// Events that no window could count, because the thread got none.
     pub lost_without_window: AtomicU64,
     /// Bytes appended to `events.spool`.
@@ -101,6 +112,9 @@ pub struct ProcessHeader {
     pub config: [u8; CONFIG_CAPACITY],
     pub executable: [u8; PATH_CAPACITY],
     pub command: [u8; PATH_CAPACITY],
+    /// Blocks that went into a file the program had just put under our descriptor, and how many could not be taken back.
+    pub strays: AtomicU32,
+    pub strays_left: AtomicU32,
 }
 
 /// The same moment in ticks and on the monotonic clock.
@@ -115,11 +129,13 @@ const _: () = assert!(size_of::<ProcessHeader>() <= PROCESS_HEADER_SIZE);
 /// The first 64 bytes of a window, and of the block a full window becomes.
 #[repr(C)]
 pub struct WindowHeader {
+    /// 0 while the window changes from one lane to another.
     pub magic: u32,
-    pub flags: u32,
+    /// How large the window is: see [`window_bytes`]. A block keeps it, though it ends with its payload.
+    pub size: u32,
     /// `generation << 32 | committed`: one release store publishes a record; a new generation begins empty.
     pub progress: AtomicU64,
-    /// The window's number within the process. A lane is the stream of blocks of one window.
+    /// A lane is the stream of the generations that carry its number.
     pub lane: u32,
     /// The thread that owned the lane when this generation began.
     pub thread: u32,

@@ -458,7 +458,8 @@ impl SpoolBuilder {
     pub fn write(&mut self, directory: &Path) -> io::Result<()> {
         let directory = directory.join(layout::SPOOL_DIRECTORY);
         fs::create_dir_all(&directory)?;
-        self.header_u32(offset_of!(ProcessHeader, windows), self.lanes.len() as u32);
+        let pages = self.lanes.len() * (layout::WINDOW_SIZE / layout::WINDOW_PAGE);
+        self.header_u32(offset_of!(ProcessHeader, window_pages), pages as u32);
         self.header_u64(offset_of!(ProcessHeader, appended), self.appended.len() as u64);
         let windows = File::create(directory.join(layout::WINDOWS_FILE))?;
         windows.set_len((layout::PROCESS_HEADER_SIZE + self.lanes.len() * layout::WINDOW_SIZE) as u64)?;
@@ -570,6 +571,7 @@ impl LaneBuilder {
         let base = self.base_ticks.unwrap_or(self.last.ticks);
         let progress = u64::from(self.generation) << 32 | self.payload.len() as u64;
         put(offset_of!(WindowHeader, magic), &layout::WINDOW_MAGIC.to_le_bytes());
+        put(offset_of!(WindowHeader, size), &layout::LARGEST_WINDOW.to_le_bytes());
         put(offset_of!(WindowHeader, progress), &progress.to_le_bytes());
         put(offset_of!(WindowHeader, lane), &lane.0.to_le_bytes());
         put(offset_of!(WindowHeader, thread), &self.first_thread.to_le_bytes());

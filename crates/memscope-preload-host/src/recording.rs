@@ -1,7 +1,8 @@
 //! The recorder, seen through its table.
 use crate::api_table::{API_VERSION, Api};
 use crate::thread::{recorder_symbol, thread_pointer};
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicPtr, compiler_fence};
 
 static API: AtomicPtr<Api> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -24,10 +25,14 @@ pub(crate) fn connect() {
 /// One wrapped call that is to be recorded; while it lives the thread's guard is taken.
 pub(crate) struct Call {
     api: &'static Api,
-    guard: *mut usize,
+    guard: *mut [usize; 2],
     stack: usize,
     frame: usize,
 }
+
+/// An answer of `nested`.
+const PASS: u32 = 0;
+const ON_TOP: u32 = 2;
 
 impl Call {
     /// `None` if there is no recorder, or this call is part of another one.
@@ -35,14 +40,21 @@ impl Call {
     pub(crate) fn enter(stack: usize, frame: usize) -> Option<Call> {
         // SAFETY: the table is static in the recording library, which is never unloaded.
         let api = unsafe { API.load(Relaxed).as_ref() }?;
-        let guard = thread_pointer().wrapping_add_signed(api.guard_offset) as *mut usize;
+        let mut guard = thread_pointer().wrapping_add_signed(api.guard_offset) as *mut [usize; 2];
         // SAFETY: the offset leads to this thread's two guard words; at `stack` is our return address.
         unsafe {
-            if *guard != 0 && !(api.may_take_over)(stack) {
-                return None;
+            if (*guard)[0] != 0 {
+                match (api.nested)(stack, frame) {
+                    PASS => return None,
+                    ON_TOP => guard = guard.byte_add(api.second_guard),
+                    _ => (*guard)[0] = 0,
+                }
             }
-            *guard = stack;
-            *guard.add(1) = *(stack as *const usize);
+            // In this order: a signal in between finds no guard, and not one with another's word.
+            compiler_fence(SeqCst);
+            (*guard)[1] = *(stack as *const usize);
+            compiler_fence(SeqCst);
+            (*guard)[0] = stack;
         }
         Some(Call { api, guard, stack, frame })
     }
@@ -89,7 +101,7 @@ impl Call {
 impl Drop for Call {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the guard word is this thread's and we took it.
-        unsafe { *self.guard = 0 };
+        // SAFETY: the guard is this thread's and we took it.
+        unsafe { (*self.guard)[0] = 0 };
     }
 }

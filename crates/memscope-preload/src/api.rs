@@ -7,7 +7,8 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     size: size_of::<Api>() as u32,
     version: API_VERSION,
     guard_offset: 0,
-    may_take_over,
+    second_guard: slot::SECOND_GUARD,
+    nested,
     now,
     host_alloc,
     host_free,
@@ -35,9 +36,9 @@ extern "C" fn msmemscope_api() -> *const Api {
     api
 }
 
-unsafe extern "C" fn may_take_over(stack: usize) -> bool {
+unsafe extern "C" fn nested(stack: usize, frame: usize) -> u32 {
     // SAFETY: the caller is a hook on its entry.
-    unsafe { slot::may_take_over(stack) }
+    unsafe { slot::nested(stack, frame) as u32 }
 }
 
 extern "C" fn now() -> u64 {

@@ -14,8 +14,10 @@ pub(crate) struct Api {
     /// Where the thread's two guard words are, relative to the thread pointer: the stack pointer of the hook at work, and
     /// the word at it.
     pub(crate) guard_offset: isize,
-    /// Whether a call that finds the guard taken may take it.
-    pub(crate) may_take_over: unsafe extern "C" fn(stack: usize) -> bool,
+    /// How much further the thread's second guard is.
+    pub(crate) second_guard: usize,
+    /// What a call does that finds the guard taken: 0 pass unrecorded, 1 take it, 2 take the second.
+    pub(crate) nested: unsafe extern "C" fn(stack: usize, frame: usize) -> u32,
     /// Ticks of the thread's lane, for `host_moved`.
     pub(crate) now: extern "C" fn() -> u64,
     pub(crate) host_alloc: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
@@ -42,4 +44,4 @@ pub(crate) struct Api {
     pub(crate) snapshot: unsafe extern "C" fn(name: *const core::ffi::c_char, device: i32),
 }
 
-pub(crate) const API_VERSION: u32 = 1;
+pub(crate) const API_VERSION: u32 = 2;

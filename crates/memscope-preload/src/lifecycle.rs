@@ -4,6 +4,7 @@ use core::ffi::{c_char, c_int};
 // The loader passes argc, argv and envp; we need none of them.
 extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_char) {
     memscope_recorder::initialise();
+    crate::hooks::find_originals();
 }
 
 extern "C" fn destructor() {

@@ -5,7 +5,7 @@
 //! that cannot be found makes the hook fail as the call would fail without us, never succeed.
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use memscope_recorder::slot::Guard;
+use memscope_recorder::slot::{Guard, MARK_WORD};
 
 /// Looked up at the first call.
 pub(crate) struct Original {
@@ -51,10 +51,9 @@ impl Original {
 
     #[cold]
     fn search(&self) -> usize {
-        let mark = 0usize;
+        let mark = MARK_WORD;
         // What the loader allocates in a search is not the program's; without a guard we are within another hook.
-        // SAFETY: the word is on our stack and does not change.
-        let _guard = unsafe { Guard::enter(&raw const mark as usize) };
+        let _guard = Guard::enter_at(&mark);
         let mut found = self.in_scope(libc::RTLD_NEXT, libc::RTLD_DEFAULT);
         for library in [self.library, self.other_library].into_iter().flatten() {
             if found != 0 {

@@ -130,9 +130,12 @@ fn write_with_path<'p>(lane: &mut Lane, ticks: u64, path: &'p [u8], make: impl F
         return;
     }
     let generation = lane.writer.generation();
-    let coded = Path::after(lane.last_path.of_generation(generation), path);
+    let last = lane.last_path().map_or(b"".as_slice(), |last| last.of_generation(generation));
+    let coded = Path::after(last, path);
     lane.writer.extended_event(ticks, &make(coded));
-    lane.last_path.keep(generation, coded.kept());
+    if let Some(last) = lane.last_path() {
+        last.keep(generation, coded.kept());
+    }
 }
 
 #[cfg(test)]

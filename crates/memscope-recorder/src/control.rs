@@ -4,7 +4,7 @@
 //! Blocks are recorded whether tracing is on or not, so that a later free or leak of an earlier block is understood; what
 //! is off costs no stacks, and what is shown is decided offline.
 use crate::device::{self, SystemKind, system};
-use crate::slot::Guard;
+use crate::slot::{self, Guard};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
@@ -48,21 +48,17 @@ pub fn step() {
 
 /// Notes what memory is in use: of a device, or of the one the calling thread uses.
 pub fn snapshot(device: Option<u32>, name: &[u8]) {
-    let mark = 0usize;
-    // SAFETY: the word is on our stack and does not change while the guard is held.
-    unsafe {
-        if let Some(_guard) = Guard::enter(&raw const mark as usize) {
-            device::snapshot(device, name);
-        }
+    let mark = slot::MARK_WORD;
+    if let Some(_guard) = Guard::enter_at(&mark) {
+        // SAFETY: the guard is held.
+        unsafe { device::snapshot(device, name) };
     }
 }
 
 fn note(kind: SystemKind, value: u64) {
-    let mark = 0usize;
-    // SAFETY: the word is on our stack and does not change while the guard is held.
-    unsafe {
-        if let Some(_guard) = Guard::enter(&raw const mark as usize) {
-            system(kind, value);
-        }
+    let mark = slot::MARK_WORD;
+    if let Some(_guard) = Guard::enter_at(&mark) {
+        // SAFETY: the guard is held.
+        unsafe { system(kind, value) };
     }
 }

@@ -1,9 +1,12 @@
 //! A spool file the process keeps open among descriptors that are not its own.
 //!
 //! Programs close descriptors they did not open (`closefrom`, daemons, shells) and get the same numbers again for files
-//! of their own. So a descriptor is parked high, and before each use its identity is checked: a stranger under our
-//! number means opening our file anew, never writing into theirs.
+//! of their own. So a descriptor is parked high, and its identity is checked before and after each write. A stranger under
+//! our number means opening our file anew. One that comes in the instant between the look and the write gets bytes of
+//! ours at its end: they are taken back, and it is told.
+use crate::forks::{self, Which};
 use crate::names::Path;
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use memscope_sys::{self as sys, Errno, Fd, FileId, Limit};
 
@@ -12,43 +15,170 @@ pub(crate) struct SpoolFile {
     pub(crate) path: Path,
     /// Flags for opening it again; creation was once.
     flags: usize,
+    is_events: bool,
     descriptor: AtomicI32,
     device: AtomicU64,
     inode: AtomicU64,
 }
 
+/// What an append did to files of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stray {
+    TakenBack,
+    Left,
+}
+
 impl SpoolFile {
     /// Creates the file at `self.path`, which must not exist.
-    pub(crate) fn create(&mut self, flags: usize) -> Result<(), Errno> {
+    pub(crate) fn create(&mut self, which: Which, flags: usize) -> Result<(), Errno> {
         self.flags = flags;
-        let parked = park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?);
+        self.is_events = matches!(which, Which::Events);
+        self.adopt(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?)
+    }
+
+    /// Takes a descriptor of the file.
+    pub(crate) fn adopt(&self, descriptor: Fd) -> Result<(), Errno> {
+        let parked = park(descriptor);
         let id = sys::file_id(parked)?;
         self.device.store(id.device, Relaxed);
         self.inode.store(id.inode, Relaxed);
-        self.descriptor.store(parked.0, Relaxed);
+        self.keep(parked);
         Ok(())
+    }
+
+    fn keep(&self, parked: Fd) {
+        self.descriptor.store(parked.0, Relaxed);
+        let which = if self.is_events { Which::Events } else { Which::Windows };
+        forks::remember(which, parked, self.id());
+    }
+
+    fn id(&self) -> FileId {
+        FileId { device: self.device.load(Relaxed), inode: self.inode.load(Relaxed) }
     }
 
     /// A descriptor that is certainly this file's.
     pub(crate) fn descriptor(&self) -> Result<Fd, Errno> {
-        let ours = FileId { device: self.device.load(Relaxed), inode: self.inode.load(Relaxed) };
         let parked = Fd(self.descriptor.load(Relaxed));
-        if sys::file_id(parked) == Ok(ours) {
+        if sys::file_id(parked) == Ok(self.id()) {
             return Ok(parked);
         }
         let again = park(sys::open(self.path.as_c_str(), self.flags)?);
-        if sys::file_id(again) != Ok(ours) {
+        if sys::file_id(again) != Ok(self.id()) {
             sys::close(again);
             return Err(Errno::ENOENT);
         }
-        self.descriptor.store(again.0, Relaxed);
+        self.keep(again);
         Ok(again)
+    }
+
+    /// Appends a block by one `write`. A short one leaves a torn block, which readers recognise, and is made again.
+    ///
+    /// # Safety
+    /// `block` must be readable for `length` bytes.
+    pub(crate) unsafe fn append(
+        &self,
+        block: *const u8,
+        length: usize,
+        mut strayed: impl FnMut(Stray),
+    ) -> Result<(), Errno> {
+        const TRIES: usize = 8;
+        let mut last = Errno::EAGAIN;
+        for _ in 0..TRIES {
+            let descriptor = self.descriptor()?;
+            // SAFETY: the caller vouches for the range.
+            let written = unsafe {
+                match sys::append(descriptor, block, length) {
+                    // Before Linux 4.16; our own descriptor appends anyway.
+                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => sys::write(descriptor, block, length),
+                    answer => answer,
+                }
+            };
+            if sys::file_id(descriptor) == Ok(self.id()) {
+                match written {
+                    Ok(whole) if whole == length => return Ok(()),
+                    Ok(_) => last = Errno::EAGAIN,
+                    Err(Errno::EINTR) => last = Errno::EINTR,
+                    Err(error) => return Err(error),
+                }
+            } else if let Ok(stray @ 1..) = written {
+                // SAFETY: of the same range.
+                let taken = unsafe { take_back(descriptor, block, stray) };
+                strayed(if taken { Stray::TakenBack } else { Stray::Left });
+            }
+        }
+        Err(last)
     }
 
     /// Whether the file may grow to `size`: beyond the process's own limit a write would raise SIGXFSZ in it.
     pub(crate) fn may_grow_to(size: u64) -> bool {
         sys::limit(Limit::FileSize).is_ok_and(|limit| size <= limit)
     }
+}
+
+/// Closes a descriptor that a forked child has from its parent, if it still is that file.
+pub(crate) fn close_inherited((descriptor, file): (Fd, FileId)) {
+    if descriptor.0 > 0 && sys::file_id(descriptor) == Ok(file) {
+        sys::close(descriptor);
+    }
+}
+
+/// Cuts `length` bytes off the end of the file behind a descriptor, if they are those of `block`.
+///
+/// # Safety
+/// `block` must be readable for `length` bytes.
+#[cold]
+unsafe fn take_back(descriptor: Fd, block: *const u8, length: usize) -> bool {
+    // A way to the file that no one else can change under us, with a position of its own.
+    let mut name = [0u8; 32];
+    let Ok(file) = descriptor_path(descriptor, &mut name).and_then(|path| sys::open(path, sys::O_RDWR)) else {
+        return false;
+    };
+    // SAFETY: passed on.
+    let start = unsafe { begins_at(file, block, length) };
+    let taken = start.is_some_and(|start| sys::truncate(file, start).is_ok());
+    sys::close(file);
+    taken
+}
+
+/// Where the file's last `length` bytes begin, if they are those of `block`.
+///
+/// # Safety
+/// `block` must be readable for `length` bytes.
+unsafe fn begins_at(file: Fd, block: *const u8, length: usize) -> Option<u64> {
+    let start = sys::file_length(file).ok()?.checked_sub(length as u64)?;
+    let mut part = [0u8; 512];
+    let mut at = 0;
+    while at < length {
+        let most = part.len().min(length - at);
+        let read = sys::read_at(file, part.get_mut(..most)?, start + at as u64).ok().filter(|read| *read > 0)?;
+        // SAFETY: the caller vouches for the range.
+        let ours = unsafe { core::slice::from_raw_parts(block.add(at), read) };
+        if part.get(..read)? != ours {
+            return None;
+        }
+        at += read;
+    }
+    Some(start)
+}
+
+/// `/proc/self/fd/<n>`.
+fn descriptor_path(descriptor: Fd, buffer: &mut [u8; 32]) -> Result<&CStr, Errno> {
+    const DIRECTORY: &[u8] = b"/proc/self/fd/";
+    let mut digits = [0u8; 10];
+    let mut rest = descriptor.0.unsigned_abs();
+    let mut first = digits.len();
+    for (place, digit) in digits.iter_mut().enumerate().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        (first, rest) = (place, rest / 10);
+        if rest == 0 {
+            break;
+        }
+    }
+    let name = DIRECTORY.iter().chain(digits.iter().skip(first));
+    for (to, from) in buffer.iter_mut().zip(name) {
+        *to = *from;
+    }
+    CStr::from_bytes_until_nul(buffer).map_err(|_| Errno::EINVAL)
 }
 
 /// Moves a fresh descriptor out of the range programs use and scan.
@@ -63,5 +193,46 @@ fn park(low: Fd) -> Fd {
             high
         }
         Err(_) => low,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, OpenOptions};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_descriptor_has_its_path() {
+        let mut buffer = [0; 32];
+        assert_eq!(descriptor_path(Fd(0), &mut buffer), Ok(c"/proc/self/fd/0"));
+        let mut buffer = [0; 32];
+        assert_eq!(descriptor_path(Fd(i32::MAX), &mut buffer), Ok(c"/proc/self/fd/2147483647"));
+    }
+
+    #[test]
+    fn bytes_that_went_astray_are_taken_back_and_others_stay() {
+        let path = std::env::temp_dir().join(format!("memscope-stray-{}", std::process::id()));
+        fs::write(&path, "theirs").unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let descriptor = Fd(file.as_raw_fd());
+        let block: Vec<u8> = (0..3000u32).map(|number| number as u8).collect();
+        // SAFETY: the block's own range.
+        unsafe {
+            assert_eq!(sys::append(descriptor, block.as_ptr(), block.len()), Ok(3000));
+            assert_eq!(fs::metadata(&path).unwrap().len(), 3006);
+            assert!(take_back(descriptor, block.as_ptr(), block.len()));
+            assert_eq!(fs::read(&path).unwrap(), b"theirs");
+            assert!(!take_back(descriptor, block.as_ptr(), 3));
+            assert_eq!(fs::read(&path).unwrap(), b"theirs");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_has_no_end_refuses_bytes_of_ours() {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        // SAFETY: three bytes of a literal.
+        assert!(unsafe { sys::append(Fd(writer.as_raw_fd()), b"abc".as_ptr(), 3) }.is_err());
     }
 }

@@ -5,15 +5,17 @@
 //! stack memory and its numbers. So a program that starts a million threads has as many lanes as it had threads at once.
 use crate::atb::LastPath;
 use crate::clock;
+use crate::config::{Config, Wanted};
 use crate::control;
 use crate::process::{self, MAX_LANES, Process};
-use crate::slot::{self, Slot};
+use crate::slot::{self, Progress, Slot};
 use crate::stacks::Stacks;
 use crate::writer::Writer;
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use memscope_format::encode::Extended;
+use memscope_format::encode::{Extended, NodeDeltas};
 use memscope_format::layout::ClockKind;
 use memscope_format::record::StackRef;
 use memscope_sys as sys;
@@ -37,14 +39,31 @@ impl Entry {
     }
 }
 
-/// In memory of its own that a forked child finds zeroed: owner 0 is "no lane". What each event touches comes first.
+/// In memory that a forked child finds zeroed: owner 0 is "no lane". What each event touches comes first.
 #[repr(C)]
 pub(crate) struct Lane {
     pub(crate) writer: Writer,
-    calibration_pause: u64,
+    /// Null where neither stacks nor paths are asked for.
+    tables: *mut Tables,
+    wants_stacks: bool,
     owner: AtomicU32,
+    calibration_pause: u64,
+}
+
+/// What a lane remembers of stacks and paths, in memory of its own. Zeroes are empty tables.
+#[repr(C)]
+struct Tables {
     stacks: Stacks,
-    pub(crate) last_path: LastPath,
+    nodes: NodeDeltas,
+    last_path: LastPath,
+}
+
+impl Tables {
+    const BYTES: usize = size_of::<Tables>().next_multiple_of(4096);
+
+    fn are_wanted(config: &Config) -> bool {
+        config.c_depth > 0 || config.python_depth > 0 || config.wanted != Wanted::NOTHING
+    }
 }
 
 /// An allocation returned `address`.
@@ -56,11 +75,11 @@ pub unsafe fn host_alloc(address: usize, size: usize, entry: Entry) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane at hand.
     unsafe {
-        match at_hand(slot, |lane| !lane.stacks.wanted()) {
+        match at_hand(slot, |lane| !lane.wants_stacks) {
             Some((lane, ticks)) => {
-                ptr::addr_of_mut!((*slot).recording).write_volatile(true);
-                lane.writer.host_alloc(ticks, address as u64, size as u64, StackRef::NONE);
-                ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+                Slot::set(slot, Progress::begin(1));
+                lane.writer.host_alloc(slot, ticks, address as u64, size as u64, StackRef::NONE);
+                Slot::set(slot, Progress::IDLE);
             }
             None => host_alloc_in_full(address, size, entry),
         }
@@ -72,7 +91,9 @@ pub unsafe fn host_alloc(address: usize, size: usize, entry: Entry) {
 unsafe fn host_alloc_in_full(address: usize, size: usize, entry: Entry) {
     // SAFETY: passed on.
     unsafe {
-        record(entry, 1, |lane, ticks, stack| lane.writer.host_alloc(ticks, address as u64, size as u64, stack));
+        record(entry, 1, |lane, ticks, stack| {
+            lane.writer.host_alloc(slot::current(), ticks, address as u64, size as u64, stack);
+        });
     }
 }
 
@@ -87,9 +108,9 @@ pub unsafe fn host_free(address: usize) {
     unsafe {
         match at_hand(slot, |_| true) {
             Some((lane, ticks)) => {
-                ptr::addr_of_mut!((*slot).recording).write_volatile(true);
-                lane.writer.host_free(ticks, address as u64, StackRef::NONE);
-                ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+                Slot::set(slot, Progress::begin(1));
+                lane.writer.host_free(slot, ticks, address as u64, StackRef::NONE, 0);
+                Slot::set(slot, Progress::IDLE);
             }
             None => host_free_in_full(address),
         }
@@ -101,7 +122,9 @@ pub unsafe fn host_free(address: usize) {
 unsafe fn host_free_in_full(address: usize) {
     // SAFETY: passed on.
     unsafe {
-        record(Entry::NO_STACK, 1, |lane, ticks, stack| lane.writer.host_free(ticks, address as u64, stack));
+        record(Entry::NO_STACK, 1, |lane, ticks, stack| {
+            lane.writer.host_free(slot::current(), ticks, address as u64, stack, 0);
+        });
     }
 }
 
@@ -139,12 +162,14 @@ pub unsafe fn host_moved(old: usize, new: usize, size: usize, began: u64, entry:
     unsafe {
         let events = if new == 0 { 1 } else { 2 };
         record(entry, events, |lane, ticks, stack| {
-            lane.writer.host_free(began, old as u64, StackRef::NONE);
+            let slot = slot::current();
+            lane.writer.host_free(slot, began, old as u64, StackRef::NONE, events - 1);
             if new == 0 {
                 return;
             }
+            Slot::set(slot, Progress::begin(1));
             if lane.writer.make_ready() {
-                lane.writer.host_alloc(ticks, new as u64, size as u64, stack);
+                lane.writer.host_alloc(slot, ticks, new as u64, size as u64, stack);
             } else {
                 lane.writer.lose(1);
             }
@@ -160,37 +185,71 @@ pub fn ticks_now() -> u64 {
     unsafe {
         let mut lane = (*slot).lane;
         if lane.is_null() || (*lane).owner.load(Relaxed) == 0 {
-            ptr::addr_of_mut!((*slot).recording).write_volatile(true);
+            Slot::set(slot, Progress::begin(0));
             lane = own_lane(slot);
-            ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+            Slot::set(slot, Progress::IDLE);
         }
         if lane.is_null() { 0 } else { clock::ticks((*lane).writer.clock) }
     }
 }
 
-/// The hook that held the guard was left by a jump and will not come back. If it was left in the recorder itself, its
-/// half-made record is dropped, and everything later records would refer to is begun anew.
+/// The recorder was left by a jump in the middle of a call. `missing` tells how many of its events are, given where the
+/// lane's cursor is published.
 ///
 /// # Safety
-/// Called on a thread that is not in the recorder, before a new guard is used.
-#[cold]
-pub(crate) unsafe fn guard_abandoned() {
-    let slot = slot::current();
-    // SAFETY: the slot is the thread's own, and so is the lane it names; the caller vouches that nobody uses it.
+/// `lane` is the calling thread's, or null, and nobody uses it.
+pub(crate) unsafe fn recover(lane: *mut Lane, missing: impl FnOnce(usize) -> u64) {
+    // SAFETY: the caller vouches for the lane.
     unsafe {
-        let recording = ptr::addr_of_mut!((*slot).recording);
-        if !recording.read_volatile() {
-            return;
+        let Some(lane) = lane.as_mut().filter(|lane| lane.owner.load(Relaxed) != 0) else {
+            return lose(ptr::null_mut(), missing(0));
+        };
+        let missing = missing(lane.writer.published());
+        lane.writer.recover();
+        if let Some(tables) = lane.tables.as_mut() {
+            tables.stacks.forget();
         }
-        if let Some(lane) = (*slot).lane.as_mut()
-            && lane.owner.load(Relaxed) != 0
-        {
-            lane.writer.recover();
-            lane.stacks.forget();
-            lane.writer.lose(1);
+        if missing > 0 {
+            lane.writer.lose(missing);
         }
-        // Last: this, too, may be left by a jump.
-        recording.write_volatile(false);
+    }
+}
+
+/// A copy of the lane's writer as it is; `None` if there is no lane.
+///
+/// # Safety
+/// `lane` is the calling thread's, or null.
+pub(crate) unsafe fn copy_writer(lane: *const Lane) -> Option<MaybeUninit<Writer>> {
+    // SAFETY: the caller vouches for the lane. A writer that is at work may be anything in between: it is not looked at.
+    unsafe {
+        let lane = lane.as_ref().filter(|lane| lane.owner.load(Relaxed) != 0)?;
+        let mut copy = MaybeUninit::uninit();
+        ptr::copy_nonoverlapping(&raw const lane.writer, copy.as_mut_ptr(), 1);
+        Some(copy)
+    }
+}
+
+/// Puts a writer back, in a forked child, where zeroes are now.
+///
+/// # Safety
+/// It was copied from this lane of the calling thread.
+pub(crate) unsafe fn put_writer(lane: *mut Lane, writer: &MaybeUninit<Writer>) {
+    // SAFETY: the caller vouches for both; the lane has no owner, so it is never taken for one.
+    unsafe {
+        ptr::copy_nonoverlapping(writer.as_ptr(), ptr::addr_of_mut!((*lane).writer), 1);
+        (*lane).writer.pretend();
+    }
+}
+
+/// Counts events that are lost, by the lane or, if it has none, by the process. Safe on top of whatever was interrupted.
+///
+/// # Safety
+/// `lane` is the calling thread's, or null.
+pub(crate) unsafe fn lose(lane: *mut Lane, events: u64) {
+    // SAFETY: the caller vouches for the lane; an owned one has a window.
+    match unsafe { lane.as_ref() }.filter(|lane| lane.owner.load(Relaxed) != 0) {
+        Some(lane) => lane.writer.lose(events),
+        None => process::lose(events),
     }
 }
 
@@ -249,7 +308,7 @@ pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut L
     // SAFETY: the slot is the thread's own. The lane it names is owned by this thread and mapped for ever; the guard
     // keeps a signal handler from entering here a second time, so the reference is the only one.
     unsafe {
-        ptr::addr_of_mut!((*slot).recording).write_volatile(true);
+        Slot::set(slot, Progress::begin(events));
         let mut lane = (*slot).lane;
         if lane.is_null() || !(*lane).writer.is_ready() {
             lane = prepare(slot, events);
@@ -259,19 +318,12 @@ pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut L
             if ticks >= lane.writer.next_calibration {
                 lane.calibrate();
             }
-            let mut stack = StackRef::NONE;
-            if lane.stacks.wanted() && entry.wants_stack() && control::is_tracing() {
-                stack = lane.stacks.capture(entry, &mut lane.writer);
-                // New definitions may have filled the window.
-                if !lane.writer.make_ready() {
-                    lane.writer.lose(events);
-                    ptr::addr_of_mut!((*slot).recording).write_volatile(false);
-                    return;
-                }
+            match lane.stack(entry) {
+                Some(stack) => write(lane, ticks, stack),
+                None => lane.writer.lose(events),
             }
-            write(lane, ticks, stack);
         }
-        ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+        Slot::set(slot, Progress::IDLE);
     }
 }
 
@@ -285,22 +337,16 @@ pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut L
 unsafe fn prepare(slot: *mut Slot, events: u64) -> *mut Lane {
     // SAFETY: the slot is ours and a lane, once made, stays mapped.
     unsafe {
-        let interrupted = u64::from(core::mem::take(&mut (*slot).interrupted));
         let Some(lane) = own_lane(slot).as_mut() else {
-            if let Some(process) = process::ensure() {
-                process.lose_without_window(events + interrupted);
-            }
+            process::lose(events);
             return ptr::null_mut();
         };
-        if interrupted != 0 {
-            lane.writer.lose(interrupted);
-        }
         if lane.writer.make_ready() {
             return lane;
         }
         lane.writer.lose(events);
-        ptr::null_mut()
     }
+    ptr::null_mut()
 }
 
 /// The thread's lane, got now if it has none; null if there is none to be had.
@@ -334,20 +380,22 @@ fn take_over(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
     let count = process.lane_count.load(Acquire).min(MAX_LANES as u32);
     for _ in 0..LOOKS.min(count) {
         let number = process.hand.fetch_add(1, Relaxed) % count;
-        let Some(lane) = NonNull::new(process.lanes.get(number as usize)?.load(Acquire)) else { continue };
-        // SAFETY: a published lane stays mapped; only its atomic owner is touched before it is ours.
+        let lane = process.lane(number)?;
+        // SAFETY: lanes stay mapped; only the atomic owner, 0 while it is made, is touched before it is ours.
         let owner = unsafe { &(*lane.as_ptr()).owner };
         let previous = owner.load(Acquire);
         if previous == KEPT {
             continue;
         }
         // Our own number on a lane that is not ours: the kernel gave us a dead thread's id.
-        let gone = previous == thread || (previous != 0 && !sys::thread_exists(process.pid, previous));
+        let gone = previous == thread || (previous != 0 && !process.has_thread(previous));
         if gone && owner.compare_exchange(previous, thread, AcqRel, Relaxed).is_ok() {
             // SAFETY: the previous thread has ended and the exchange made the lane ours.
             let lane_ref = unsafe { &mut *lane.as_ptr() };
             lane_ref.writer.change_thread(thread);
-            lane_ref.stacks.change_thread();
+            if let Some(stacks) = lane_ref.stacks() {
+                stacks.change_thread();
+            }
             return Some(lane);
         }
     }
@@ -355,30 +403,90 @@ fn take_over(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
 }
 
 impl Lane {
+    /// Nothing is kept of what was had before something could not be: near its limits the program needs it itself.
     fn create(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
-        // Asked again with every event while there are too many: the count must not come round.
-        if process.lane_count.load(Relaxed) as usize >= MAX_LANES {
+        if !process.may_try_lane() {
             return None;
         }
-        let number = process.lane_count.fetch_add(1, AcqRel);
-        let place = process.lanes.get(number as usize)?;
-        let window = process.map_window(number).ok()?;
-        let size = size_of::<Lane>().next_multiple_of(4096);
-        let memory = sys::map_anonymous(size).ok()?;
-        sys::wipe_on_fork(memory, size).ok()?;
-        let lane = memory.cast::<Lane>();
-        // SAFETY: fresh zeroed memory of the lane's size that only we know. Zeroes are a valid `Stacks` (see there), so
-        // it is not written: that would touch all of its pages.
+        let lane = Lane::try_create(process, thread);
+        process.tried_lane(lane.is_some());
+        lane
+    }
+
+    fn try_create(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
+        let config = process::config();
+        let tables = match Tables::are_wanted(config) {
+            true => sys::map_own(Tables::BYTES).ok()?.cast::<Tables>().as_ptr(),
+            false => ptr::null_mut(),
+        };
+        let made = process.take_first_window().and_then(|window| {
+            let number = process.lane_count.fetch_add(1, AcqRel);
+            match process.lane(number) {
+                Some(lane) => Some((lane, number, window)),
+                None => {
+                    // Asked again with every event while there are too many: the count must not come round.
+                    process.lane_count.fetch_sub(1, AcqRel);
+                    process.give_back(window);
+                    None
+                }
+            }
+        });
+        let Some((lane, number, window)) = made else {
+            if let Some(tables) = NonNull::new(tables) {
+                // SAFETY: nobody has seen them.
+                unsafe { sys::unmap_own(tables.cast(), Tables::BYTES) };
+            }
+            return None;
+        };
+        // SAFETY: zeroed memory that nobody uses before it has an owner. Zeroes are valid tables (see there), so they are
+        // not written: that would touch all of their pages.
         unsafe {
             let lane = lane.as_ptr();
-            (*lane).writer.open(process, window, number, thread);
-            (*lane).stacks.configure(process::config());
+            let nodes = if tables.is_null() { ptr::null_mut() } else { ptr::addr_of_mut!((*tables).nodes) };
+            (*lane).writer.open(process, window, number, thread, nodes);
+            (*lane).tables = tables;
+            (*lane).wants_stacks = config.c_depth > 0 || config.python_depth > 0;
+            if let Some(stacks) = (*lane).stacks() {
+                stacks.configure(config);
+            }
             (*lane).calibration_pause = FIRST_CALIBRATION_PAUSE;
             (*lane).writer.next_calibration = (*lane).writer.last.ticks + FIRST_CALIBRATION_PAUSE;
             (*lane).owner.store(thread, Release);
         }
-        place.store(lane.as_ptr(), Release);
         Some(lane)
+    }
+
+    fn stacks(&mut self) -> Option<&mut Stacks> {
+        // SAFETY: null, or the lane's own tables.
+        unsafe { self.tables.as_mut() }.map(|tables| &mut tables.stacks)
+    }
+
+    /// The path in the newest record of the lane that has one.
+    pub(crate) fn last_path(&mut self) -> Option<&mut LastPath> {
+        // SAFETY: null, or the lane's own tables.
+        unsafe { self.tables.as_mut() }.map(|tables| &mut tables.last_path)
+    }
+
+    /// The stack of an event, everything defined that is new in it; `None` if the event cannot be written behind it.
+    ///
+    /// # Safety
+    /// As for [`host_alloc`].
+    #[inline(always)]
+    unsafe fn stack(&mut self, entry: Entry) -> Option<StackRef> {
+        if !(self.wants_stacks && entry.wants_stack() && control::is_tracing()) {
+            return Some(StackRef::NONE);
+        }
+        // SAFETY: a lane that wants stacks has tables of its own.
+        let stacks = unsafe { &mut (*self.tables).stacks };
+        // SAFETY: passed on.
+        let stack = unsafe { stacks.capture(entry, &mut self.writer) };
+        // New definitions may have filled the window.
+        let ready = self.writer.make_ready();
+        if self.writer.has_dropped() {
+            stacks.forget();
+            return None;
+        }
+        ready.then_some(stack)
     }
 
     /// Pairs ticks and time again, at doubling distances: a short run gets its rate early, a long one stays on time.

@@ -22,13 +22,16 @@ mod config;
 pub mod control;
 pub mod device;
 mod files;
+pub mod forks;
 pub mod kernel;
 mod lane;
 mod names;
 mod process;
 pub mod slot;
 mod stacks;
+mod start;
 pub mod task_log;
+mod windows;
 mod writer;
 
 pub use config::Wanted;

@@ -1,146 +1,278 @@
 //! One recording per process image, and one per forked child.
-use crate::clock::{self, Calibration};
+use crate::clock::Calibration;
 use crate::config::{self, Config, Wanted};
 use crate::control;
-use crate::files::SpoolFile;
+use crate::files::{SpoolFile, Stray};
+use crate::forks;
 use crate::kernel::Kernels;
 use crate::lane::Lane;
-use crate::names::Path;
-use crate::slot::Guard;
+use crate::slot::{self, Guard};
 use crate::stacks;
+use crate::start::start;
+use crate::windows::FreeWindows;
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use memscope_format::layout::{
-    self, ClockKind, EVENTS_FILE, PROCESS_HEADER_SIZE, ProcessHeader, SPOOL_DIRECTORY, StopReason, WINDOW_SIZE,
-    WINDOWS_FILE, notes,
+    self, CONFIG_CAPACITY, CalibrationSlot, ClockKind, PATH_CAPACITY, ProcessHeader, StopReason, notes,
 };
 use memscope_sys::{self as sys, Clock, Errno, clock_ns};
 
 /// Most threads of a process that can record at the same time; more are counted as lost.
 pub(crate) const MAX_LANES: usize = 8192;
 
-/// What all lanes of a process share. Lives in memory that a forked child finds zeroed, which is `STATE_NEW`.
+/// What all lanes of a process share. Lives in memory that a forked child finds zeroed: a process that has not begun.
 pub(crate) struct Process {
+    /// A [`State`].
     state: AtomicU32,
-    pub(crate) pid: u32,
-    pub(crate) clock: ClockKind,
-    header: AtomicPtr<ProcessHeader>,
-    files: UnsafeCell<Files>,
-    /// The lanes made so far, and where the search for one without a thread goes on.
-    pub(crate) lanes: [AtomicPtr<Lane>; MAX_LANES],
+    /// Whose memory this is: not the process's that runs in it after `vfork`. 0 in a forked child nobody has told yet.
+    home: AtomicU32,
+    /// When the attempt under way began, and that somebody has waited for it in vain.
+    starting_ns: AtomicU64,
+    impatient: AtomicBool,
+    /// Events lost before there was a header to count them.
+    unstarted: AtomicU64,
+    attempts: [UnsafeCell<Attempt>; State::ATTEMPTS],
+    lanes: [UnsafeCell<Lane>; MAX_LANES],
     pub(crate) lane_count: AtomicU32,
+    /// Where the search for a lane without a thread goes on.
     pub(crate) hand: AtomicU32,
+    /// How many events go by before a lane is tried to be made again, and how many after the next failure.
+    lane_pause: AtomicU32,
+    next_lane_pause: AtomicU32,
+    pub(crate) free_windows: FreeWindows,
     stopped: AtomicBool,
     calibrating: AtomicBool,
     pub(crate) kernels: Kernels,
 }
 
-struct Files {
-    windows: SpoolFile,
-    events: SpoolFile,
+// SAFETY: an attempt is written by the thread that claimed it and by nobody after it is published; a lane belongs to its
+// owner, which is atomic.
+unsafe impl Sync for Process {}
+
+/// One attempt at a start. There is a second if the first was left by a jump, or takes for ever.
+pub(crate) struct Attempt {
+    pub(crate) files: Files,
+    pub(crate) header: *mut ProcessHeader,
+    pub(crate) clock: ClockKind,
 }
 
-const STATE_NEW: u32 = 0;
-const STATE_STARTING: u32 = 1;
-const STATE_RECORDING: u32 = 2;
-const STATE_FAILED: u32 = 3;
+pub(crate) struct Files {
+    pub(crate) windows: SpoolFile,
+    pub(crate) events: SpoolFile,
+}
+
+/// How far a start is: one word, changed by whoever the exchange lets.
+///
+/// ```text
+///  31                      5 4       2 1    0
+/// ┌─────────────────────────┬─────────┬──────┐
+/// │ thread that starts      │ attempt │ kind │
+/// └─────────────────────────┴─────────┴──────┘
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u32);
+
+impl State {
+    const NEW: State = State(0);
+    const FAILED: State = State(3);
+    const KIND: u32 = 3;
+    const STARTING: u32 = 1;
+    const RECORDING: u32 = 2;
+    const ATTEMPT_SHIFT: u32 = 2;
+    const THREAD_SHIFT: u32 = 5;
+    const ATTEMPTS: usize = 4;
+
+    /// Thread numbers have 22 bits.
+    fn starting(thread: u32, attempt: u32) -> State {
+        State(thread << State::THREAD_SHIFT | attempt << State::ATTEMPT_SHIFT | State::STARTING)
+    }
+
+    fn recording(self) -> State {
+        State(self.0 & !State::KIND | State::RECORDING)
+    }
+
+    fn is_starting(self) -> bool {
+        self.0 & State::KIND == State::STARTING
+    }
+
+    fn is_recording(self) -> bool {
+        self.0 & State::KIND == State::RECORDING
+    }
+
+    fn attempt(self) -> u32 {
+        self.0 >> State::ATTEMPT_SHIFT & 7
+    }
+
+    fn thread(self) -> u32 {
+        self.0 >> State::THREAD_SHIFT
+    }
+}
 
 /// The image: what `exec` made. Survives fork unchanged, so a child needs neither environment nor `dlsym`.
 struct Image {
+    /// One of the four below.
     state: AtomicU32,
     config: UnsafeCell<Config>,
     process: AtomicPtr<Process>,
 }
 
-// SAFETY: `config` is written once, by the thread that moved `state` from new to starting, before it publishes
-// `STATE_RECORDING` with release; everybody else reads it after an acquire load of that value.
+const IMAGE_NEW: u32 = 0;
+const IMAGE_PREPARING: u32 = 1;
+const IMAGE_READY: u32 = 2;
+const IMAGE_FAILED: u32 = 3;
+
+// SAFETY: `config` is written once, by the thread that moved `state` from new to preparing, before it publishes
+// `IMAGE_READY` with release; everybody else reads it after an acquire load of that value.
 unsafe impl Sync for Image {}
 
 static IMAGE: Image = Image {
-    state: AtomicU32::new(STATE_NEW),
+    state: AtomicU32::new(IMAGE_NEW),
     config: UnsafeCell::new(Config::empty()),
     process: AtomicPtr::new(ptr::null_mut()),
 };
 
 /// From the library's constructor: reads the settings and finds the interpreter while the program is still alone.
 pub fn initialise() {
-    let mark = 0usize;
-    // SAFETY: the word is on our stack and does not change.
-    if let Some(_guard) = unsafe { Guard::enter(&raw const mark as usize) } {
-        image_is_recording();
+    let mark = slot::MARK_WORD;
+    if let Some(_guard) = Guard::enter_at(&mark) {
+        image_is_ready();
     }
 }
 
 /// From the library's destructor: notes a regular end. Later events are still recorded.
 pub fn process_ends() {
-    let process = IMAGE.process.load(Acquire);
-    // SAFETY: the page is mapped for the rest of the process's life once published.
-    let Some(process) = (unsafe { process.as_ref() }) else { return };
-    if process.state.load(Acquire) == STATE_RECORDING {
+    if let Some(process) = current() {
         process.calibrate();
         process.header().state.store(layout::STATE_ENDED, Release);
     }
 }
 
+/// The process's page, once the image has one.
+fn page() -> Option<&'static Process> {
+    // SAFETY: mapped for the rest of the process's life once published.
+    unsafe { IMAGE.process.load(Acquire).as_ref() }
+}
+
 /// The process's recording, started if this is its first event; `None` if there is nothing to record into.
 #[cold]
 pub(crate) fn ensure() -> Option<&'static Process> {
-    if !image_is_recording() {
+    if !image_is_ready() {
         return None;
     }
-    // SAFETY: published before the image's state, mapped for ever.
-    let process = unsafe { IMAGE.process.load(Acquire).as_ref() }?;
+    let process = page()?;
     loop {
-        match process.state.load(Acquire) {
-            STATE_RECORDING => return Some(process),
-            STATE_FAILED => return None,
-            STATE_NEW => {
-                if process.state.compare_exchange(STATE_NEW, STATE_STARTING, AcqRel, Relaxed).is_ok() {
-                    // SAFETY: the exchange made us the only one to touch the page until the state is published.
-                    let started = unsafe { start(ptr::from_ref(process).cast_mut()) };
-                    let state = if started.is_ok() { STATE_RECORDING } else { STATE_FAILED };
-                    process.state.store(state, Release);
-                }
+        let state = State(process.state.load(Acquire));
+        if state.is_recording() {
+            return Some(process);
+        }
+        // After vfork the memory is the parent's and the descriptors are not: nothing is begun there.
+        if state == State::FAILED || !process.is_at_home() {
+            return None;
+        }
+        let thread = sys::gettid();
+        if state.is_starting() && state.thread() != thread {
+            match process.wait_for_start(state) {
+                Patience::Look => continue,
+                Patience::GiveUp => return None,
+                Patience::StartOver => {}
             }
-            // Another thread is creating the files: a matter of microseconds, once in a process's life.
-            _ => sys::yield_now(),
+        }
+        // Our own attempt that we find under way was left by a jump: the guard keeps us from coming here twice.
+        let attempt = if state == State::NEW { 0 } else { state.attempt() + 1 };
+        let Some(place) = process.attempts.get(attempt as usize) else {
+            process.turn(state, State::FAILED);
+            continue;
+        };
+        let starting = State::starting(thread, attempt);
+        if process.turn(state, starting) {
+            process.starting_ns.store(clock_ns(Clock::Monotonic), Relaxed);
+            process.impatient.store(false, Relaxed);
+            // SAFETY: nothing of the parent's is in use in a child that begins; no lane of this process exists.
+            unsafe { forks::leave_parent() };
+            // SAFETY: the exchange made the attempt ours alone.
+            let started = unsafe { start(place.get(), process.home.load(Relaxed)) };
+            let done = if started.is_ok() { starting.recording() } else { State::FAILED };
+            // Unless somebody has lost patience and begun another attempt: then that one counts.
+            if process.turn(starting, done) && done.is_recording() {
+                process.lose_without_window(process.unstarted.swap(0, Relaxed));
+            }
         }
     }
 }
 
+/// What to do about somebody else's start.
+enum Patience {
+    /// It has changed.
+    Look,
+    GiveUp,
+    StartOver,
+}
+
 /// The process's recording if it has begun.
 pub(crate) fn current() -> Option<&'static Process> {
-    // SAFETY: the page is mapped for the rest of the process's life once published.
-    let process = unsafe { IMAGE.process.load(Acquire).as_ref() }?;
-    (process.state.load(Acquire) == STATE_RECORDING).then_some(process)
+    page().filter(|process| State(process.state.load(Acquire)).is_recording())
+}
+
+/// Counts events lost on a thread that has no lane.
+pub(crate) fn lose(events: u64) {
+    if let Some(process) = current() {
+        process.lose_without_window(events);
+    } else if let Some(process) = page() {
+        process.unstarted.fetch_add(events, Relaxed);
+    }
+}
+
+/// Tells the process's memory, in a child that fork has just made, whose it is.
+pub(crate) fn is_forked() {
+    if let Some(process) = page() {
+        process.home.store(sys::getpid(), Relaxed);
+    }
 }
 
 pub(crate) fn config() -> &'static Config {
-    // SAFETY: only called when the image is recording; see `Image`.
+    // SAFETY: only called when the image is ready; see `Image`.
     unsafe { &*IMAGE.config.get() }
 }
 
 /// What besides memory is to be recorded; nothing if nothing is.
 pub fn wanted() -> Wanted {
-    if image_is_recording() { config().wanted } else { Wanted::NOTHING }
+    if image_is_ready() { config().wanted } else { Wanted::NOTHING }
 }
 
-fn image_is_recording() -> bool {
-    loop {
-        match IMAGE.state.load(Acquire) {
-            STATE_RECORDING => return true,
-            STATE_FAILED => return false,
-            STATE_NEW => {
-                if IMAGE.state.compare_exchange(STATE_NEW, STATE_STARTING, AcqRel, Relaxed).is_ok() {
-                    let state = if prepare_image() { STATE_RECORDING } else { STATE_FAILED };
-                    IMAGE.state.store(state, Release);
-                }
-            }
-            _ => sys::yield_now(),
+fn image_is_ready() -> bool {
+    /// Preparing takes microseconds, and happens when there is one thread. One that was left by a jump never ends.
+    const PATIENCE_MS: u64 = 200;
+    match IMAGE.state.load(Acquire) {
+        IMAGE_READY => return true,
+        IMAGE_FAILED => return false,
+        _ => {}
+    }
+    match IMAGE.state.compare_exchange(IMAGE_NEW, IMAGE_PREPARING, AcqRel, Acquire) {
+        Ok(_) => {
+            let state = if prepare_image() { IMAGE_READY } else { IMAGE_FAILED };
+            IMAGE.state.store(state, Release);
+            sys::wake_all(&IMAGE.state);
         }
+        Err(IMAGE_PREPARING) => {
+            wait(&IMAGE.state, IMAGE_PREPARING, PATIENCE_MS);
+            // Nobody waits a second time.
+            let _ = IMAGE.state.compare_exchange(IMAGE_PREPARING, IMAGE_FAILED, AcqRel, Acquire);
+        }
+        Err(_) => {}
+    }
+    IMAGE.state.load(Acquire) == IMAGE_READY
+}
+
+/// Sleeps while `word` is `value`, so many milliseconds at most.
+fn wait(word: &AtomicU32, value: u32, milliseconds: u64) {
+    const MILLISECOND: u64 = 1_000_000;
+    let end = clock_ns(Clock::Monotonic) + milliseconds * MILLISECOND;
+    while word.load(Acquire) == value {
+        let Some(left) = end.checked_sub(clock_ns(Clock::Monotonic)) else { return };
+        sys::wait_while(word, value, left);
     }
 }
 
@@ -159,8 +291,12 @@ fn prepare_image() -> bool {
     if config.deferred {
         control::defer();
     }
-    // SAFETY: we are the one thread between `STATE_NEW` and the published state.
-    unsafe { *IMAGE.config.get() = config };
+    // SAFETY: we are the one thread between `IMAGE_NEW` and the published state; the page is ours, zeroed and large
+    // enough.
+    unsafe {
+        *IMAGE.config.get() = config;
+        (*page.cast::<Process>().as_ptr()).home.store(sys::getpid(), Relaxed);
+    }
     IMAGE.process.store(page.as_ptr().cast(), Release);
     true
 }
@@ -178,209 +314,185 @@ fn forget_loader_errors() {
     }
 }
 
-/// Makes the process directory, the spool files and the header.
-///
-/// Everything large is built in its place: this runs on whatever stack the first event comes from.
-///
-/// # Safety
-/// `process` points to the zeroed process page and nobody else touches it.
-#[cold]
-#[inline(never)]
-unsafe fn start(process: *mut Process) -> Result<(), Errno> {
-    let config = config();
-    let kind = clock::kind();
-    let calibration = Calibration::now(kind);
-    let realtime_ns = clock_ns(Clock::Realtime);
-    let pid = sys::getpid();
-    // SAFETY: zeroed memory is valid `Files`, and nobody else has a reference to them yet.
-    let Files { windows, events } = unsafe { &mut *(*process).files.get() };
-    make_directories(config, pid, realtime_ns, &mut windows.path)?;
-    events.path.copy_from(&windows.path);
-    windows.path.push(b"/").push(WINDOWS_FILE.as_bytes());
-    windows.create(sys::O_RDWR)?;
-    events.path.push(b"/").push(EVENTS_FILE.as_bytes());
-    events.create(sys::O_WRONLY | sys::O_APPEND)?;
-    let descriptor = windows.descriptor()?;
-    reserve(descriptor, 0, PROCESS_HEADER_SIZE)?;
-    let header = sys::map_file(descriptor, 0, PROCESS_HEADER_SIZE)?.cast::<ProcessHeader>();
-    // SAFETY: a fresh mapping of a page of zeroes, large enough for the header; only we know it. The magic goes last, so
-    // that a half-made header is no header.
-    unsafe {
-        let page = header.as_ptr();
-        (*page).version = layout::VERSION;
-        (*page).header_size = PROCESS_HEADER_SIZE as u32;
-        (*page).window_size = WINDOW_SIZE as u32;
-        (*page).clock_kind = kind as u32;
-        (*page).clock_shift = if kind == ClockKind::Counter { clock::SHIFT } else { 0 };
-        (*page).pid = pid;
-        (*page).parent_pid = sys::getppid();
-        (*page).run_id = config.run_id;
-        (*page).start_ticks = calibration.ticks;
-        (*page).start_monotonic_ns = calibration.monotonic_ns;
-        (*page).start_realtime_ns = realtime_ns;
-        (*page).state = AtomicU32::new(layout::STATE_RUNNING);
-        (*page).config_length = copy(&mut (*page).config, config.text());
-        let executable = sys::readlink(c"/proc/self/exe", &mut (*page).executable).unwrap_or_default();
-        (*page).executable_length = executable.len() as u32;
-        (*page).command_length = read_command(&mut (*page).command);
-        if config.python_depth > 0 {
-            let (version, note) = stacks::python_support();
-            (*page).python_version = version;
-            (*page).notes = AtomicU32::new(note);
-        }
-        core::sync::atomic::fence(Release);
-        (*page).magic = layout::PROCESS_MAGIC;
+/// What stands in for a header where there is none: in the memory of a forked child that returns from a signal handler
+/// into the recorder.
+struct NoHeader(ProcessHeader);
 
-        ptr::addr_of_mut!((*process).pid).write(pid);
-        ptr::addr_of_mut!((*process).clock).write(kind);
-        (*process).header.store(page, Release);
-    }
-    Ok(())
-}
+// SAFETY: what changes in it is atomic.
+unsafe impl Sync for NoHeader {}
 
-/// `<output>/<brand>_<pid>_<local time>_ascend/spool`. The name must be new: `exec` gives the same process another
-/// image, possibly within the same second, so the time is moved on until it is.
-fn make_directories(config: &Config, pid: u32, realtime_ns: u64, path: &mut Path) -> Result<(), Errno> {
-    const MOST_IMAGES_AHEAD: i64 = 1000;
-    // A start that failed half way in may have left something.
-    path.truncate(0);
-    match sys::mkdir(path.push(config.directory().unwrap_or_default()).as_c_str()) {
-        Ok(()) | Err(Errno::EEXIST) => {}
-        Err(error) => return Err(error),
-    }
-    let root = path.length();
-    let local_seconds = (realtime_ns / 1_000_000_000) as i64 + config.utc_offset_seconds;
-    let mut last = Errno::EEXIST;
-    for ahead in 0..MOST_IMAGES_AHEAD {
-        path.truncate(root);
-        path.push(b"/").push(config.brand()).push(b"_").push_number(u64::from(pid), 1);
-        path.push(b"_").push_timestamp(local_seconds + ahead).push(b"_ascend");
-        match sys::mkdir(path.as_c_str()) {
-            Ok(()) => {
-                path.push(b"/").push(SPOOL_DIRECTORY.as_bytes());
-                return sys::mkdir(path.as_c_str());
-            }
-            Err(Errno::EEXIST) => {}
-            Err(error) => {
-                last = error;
-                break;
-            }
-        }
-    }
-    Err(last)
-}
+static NO_HEADER: NoHeader = NoHeader(ProcessHeader {
+    magic: [0; 8],
+    version: 0,
+    header_size: 0,
+    window_size: 0,
+    clock_kind: 0,
+    clock_shift: 0,
+    pid: 0,
+    parent_pid: 0,
+    python_version: 0,
+    run_id: 0,
+    start_ticks: 0,
+    start_monotonic_ns: 0,
+    start_realtime_ns: 0,
+    state: AtomicU32::new(0),
+    stop_reason: AtomicU32::new(0),
+    stop_errno: AtomicU32::new(0),
+    window_pages: AtomicU32::new(0),
+    lost_without_window: AtomicU64::new(0),
+    appended: AtomicU64::new(0),
+    calibrations: AtomicU64::new(0),
+    calibration_slots: [const { CalibrationSlot { ticks: AtomicU64::new(0), monotonic_ns: AtomicU64::new(0) } }; 2],
+    notes: AtomicU32::new(0),
+    config_length: 0,
+    executable_length: 0,
+    command_length: 0,
+    config: [0; CONFIG_CAPACITY],
+    executable: [0; PATH_CAPACITY],
+    command: [0; PATH_CAPACITY],
+    strays: AtomicU32::new(0),
+    strays_left: AtomicU32::new(0),
+});
 
-/// Reserves a range of a file so that storing into a mapping of it cannot fail.
-pub(crate) fn reserve(descriptor: sys::Fd, offset: u64, length: usize) -> Result<(), Errno> {
-    if !SpoolFile::may_grow_to(offset + length as u64) {
-        return Err(Errno::ENOSPC);
-    }
-    match sys::fallocate(descriptor, offset, length as u64) {
-        // Some file systems cannot reserve; written zeroes are reserved too.
-        Err(Errno::EOPNOTSUPP) => {
-            const ZEROES: [u8; 4096] = [0; 4096];
-            let mut written = 0;
-            while written < length {
-                match sys::write_at(descriptor, &ZEROES, offset + written as u64)? {
-                    0 => return Err(Errno::ENOSPC),
-                    count => written += count,
-                }
-            }
-            Ok(())
-        }
-        answer => answer,
-    }
-}
-
-fn copy(to: &mut [u8], from: &[u8]) -> u32 {
-    let length = from.len().min(to.len());
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = *from;
-    }
-    length as u32
-}
-
-/// The command line, its zero separators turned into spaces.
-fn read_command(into: &mut [u8]) -> u32 {
-    let Ok(file) = sys::open(c"/proc/self/cmdline", sys::O_RDONLY) else { return 0 };
-    let length = sys::read(file, into).unwrap_or(0);
-    sys::close(file);
-    let text = into.get_mut(..length).unwrap_or_default();
-    let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    for byte in text.iter_mut().filter(|byte| **byte == 0) {
-        *byte = b' ';
-    }
-    end as u32
+/// Why a block is not in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AppendError {
+    /// It may be tried again.
+    Passing,
+    /// The recording has ended.
+    Final,
 }
 
 impl Process {
+    /// The attempt that succeeded, or the first.
+    fn attempt(&self) -> &Attempt {
+        let [first, ..] = &self.attempts;
+        let place = self.attempts.get(State(self.state.load(Acquire)).attempt() as usize).unwrap_or(first);
+        // SAFETY: written before the state says so; zeroes before that.
+        unsafe { &*place.get() }
+    }
+
     pub(crate) fn header(&self) -> &ProcessHeader {
-        // SAFETY: set before `STATE_RECORDING` is published; callers hold a process in that state.
-        unsafe { &*self.header.load(Acquire) }
+        // SAFETY: null, or mapped for the rest of the process's life.
+        unsafe { self.attempt().header.as_ref() }.unwrap_or(&NO_HEADER.0)
     }
 
-    fn files(&self) -> &Files {
-        // SAFETY: written before `STATE_RECORDING` is published; callers hold a process in that state.
-        unsafe { &*self.files.get() }
+    pub(crate) fn files(&self) -> &Files {
+        &self.attempt().files
     }
 
-    /// Maps window `number`, reserving its place in the file.
-    pub(crate) fn map_window(&self, number: u32) -> Result<NonNull<u8>, Errno> {
-        if self.is_stopped() {
-            return Err(Errno::ENOSPC);
+    pub(crate) fn clock(&self) -> ClockKind {
+        self.attempt().clock
+    }
+
+    /// Whether the calling thread is one of the process this memory belongs to.
+    fn is_at_home(&self) -> bool {
+        let pid = sys::getpid();
+        match self.home.load(Relaxed) {
+            // A child of a fork that we were not told of.
+            0 => {
+                self.home.store(pid, Relaxed);
+                true
+            }
+            home => home == pid,
         }
-        let offset = PROCESS_HEADER_SIZE as u64 + u64::from(number) * WINDOW_SIZE as u64;
-        let cap = config().size_cap;
-        if cap != 0 && offset + WINDOW_SIZE as u64 + self.header().appended.load(Relaxed) > cap {
-            self.stop(StopReason::SizeCap, Errno(0));
-            return Err(Errno::ENOSPC);
+    }
+
+    /// Whether one of the process's threads has this number.
+    pub(crate) fn has_thread(&self, thread: u32) -> bool {
+        sys::thread_exists(self.home.load(Relaxed), thread)
+    }
+
+    fn turn(&self, from: State, to: State) -> bool {
+        let turned = self.state.compare_exchange(from.0, to.0, AcqRel, Relaxed).is_ok();
+        if turned {
+            sys::wake_all(&self.state);
         }
-        let descriptor = self.files().windows.descriptor()?;
-        reserve(descriptor, offset, WINDOW_SIZE)?;
-        let window = sys::map_file(descriptor, offset, WINDOW_SIZE)?;
-        self.header().windows.fetch_max(number + 1, AcqRel);
-        Ok(window)
+        turned
+    }
+
+    /// Another thread is creating the files: a matter of microseconds on a local disk. Whoever has waited in vain
+    /// loses events instead, and so does everybody after it, until the start ends; a thread that is gone, or takes
+    /// seconds, is not waited for at all.
+    fn wait_for_start(&self, state: State) -> Patience {
+        const PATIENCE_MS: u64 = 100;
+        const LONGEST_NS: u64 = 5_000_000_000;
+        if !self.impatient.load(Relaxed) {
+            wait(&self.state, state.0, PATIENCE_MS);
+        }
+        if self.state.load(Acquire) != state.0 {
+            return Patience::Look;
+        }
+        self.impatient.store(true, Relaxed);
+        let began = self.starting_ns.load(Relaxed);
+        let takes_ever = began != 0 && clock_ns(Clock::Monotonic).saturating_sub(began) > LONGEST_NS;
+        if takes_ever || !self.has_thread(state.thread()) {
+            Patience::StartOver
+        } else {
+            Patience::GiveUp
+        }
+    }
+
+    /// The lane of that number; its owner says whether it is one.
+    pub(crate) fn lane(&self, number: u32) -> Option<NonNull<Lane>> {
+        NonNull::new(self.lanes.get(number as usize)?.get())
+    }
+
+    /// Whether an event may try to make a lane: after a failure many go by before the next does, for what cannot be had
+    /// now may be missed by the program itself.
+    pub(crate) fn may_try_lane(&self) -> bool {
+        let left = self.lane_pause.load(Relaxed);
+        if left > 0 {
+            self.lane_pause.store(left - 1, Relaxed);
+        }
+        left == 0 && self.is_at_home()
+    }
+
+    pub(crate) fn tried_lane(&self, made: bool) {
+        const LONGEST_PAUSE: u32 = 1 << 16;
+        let pause = if made { 0 } else { self.next_lane_pause.load(Relaxed).max(8) };
+        self.lane_pause.store(pause, Relaxed);
+        self.next_lane_pause.store((pause * 2).min(LONGEST_PAUSE), Relaxed);
     }
 
     /// Appends one block with a single `write`; a short write leaves a torn block that readers recognise.
     ///
     /// # Safety
     /// `block` must be readable for `length` bytes.
-    pub(crate) unsafe fn append(&self, block: *const u8, length: usize) -> Result<(), ()> {
+    pub(crate) unsafe fn append(&self, block: *const u8, length: usize) -> Result<(), AppendError> {
         if self.is_stopped() {
-            return Err(());
+            return Err(AppendError::Final);
         }
         let header = self.header();
-        let size = header.appended.fetch_add(length as u64, AcqRel) + length as u64;
-        let windows = u64::from(header.windows.load(Relaxed)) * WINDOW_SIZE as u64 + PROCESS_HEADER_SIZE as u64;
+        let size = header.appended.load(Relaxed) + length as u64;
         let cap = config().size_cap;
-        if cap != 0 && size + windows > cap {
+        if cap != 0 && size + self.window_bytes() > cap {
             self.stop(StopReason::SizeCap, Errno(0));
-            return Err(());
+            return Err(AppendError::Final);
         }
         if !SpoolFile::may_grow_to(size) {
             self.stop(StopReason::WriteFailed, Errno::ENOSPC);
-            return Err(());
+            return Err(AppendError::Final);
         }
-        let descriptor = self.files().events.descriptor();
-        let answer = descriptor.and_then(|descriptor| {
-            loop {
-                // SAFETY: the caller vouches for the range.
-                match unsafe { sys::write(descriptor, block, length) } {
-                    Err(Errno::EINTR) => {}
-                    answer => return answer,
-                }
+        let strayed = |stray: Stray| {
+            header.strays.fetch_add(1, Relaxed);
+            if stray == Stray::Left {
+                header.strays_left.fetch_add(1, Relaxed);
             }
-        });
-        match answer {
-            Ok(written) if written == length => Ok(()),
-            Ok(_) => {
-                self.stop(StopReason::WriteFailed, Errno::ENOSPC);
-                Err(())
+        };
+        // SAFETY: the caller vouches for the range.
+        match unsafe { self.files().events.append(block, length, strayed) } {
+            Ok(()) => {
+                header.appended.fetch_add(length as u64, AcqRel);
+                Ok(())
+            }
+            // Others hold all descriptors or all memory now.
+            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EAGAIN | Errno::EINTR) => {
+                Err(AppendError::Passing)
             }
             Err(error) => {
                 self.stop(StopReason::WriteFailed, error);
-                Err(())
+                Err(AppendError::Final)
             }
         }
     }
@@ -400,7 +512,7 @@ impl Process {
 
     /// Writes down the newest pairing of ticks and time. Two slots in turn: a kill in between leaves the older one whole.
     pub(crate) fn calibrate(&self) -> Calibration {
-        let now = Calibration::now(self.clock);
+        let now = Calibration::now(self.clock());
         if !self.calibrating.swap(true, Acquire) {
             let header = self.header();
             let next = header.calibrations.load(Relaxed) + 1;

@@ -3,7 +3,11 @@
 //! Why not `thread_local!`: in a shared library it goes through `__tls_get_addr` (measured 14 ticks a call against 5),
 //! which may allocate on a thread's first touch, inside malloc. Stable Rust has no other way than assembly to ask for
 //! the initial-exec model; the library is always preloaded, so the static TLS block has room for it.
-use crate::lane::Lane;
+use crate::lane::{self, Lane};
+use core::ptr;
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::compiler_fence;
+use memscope_stack::c::{Search, find_frame};
 
 #[cfg_attr(target_arch = "x86_64", path = "tls/x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "tls/aarch64.rs")]
@@ -12,16 +16,14 @@ mod tls;
 /// What a thread carries. The first two words are the guard: wrappers in other libraries reach them by [`offset`] alone.
 #[repr(C)]
 pub struct Slot {
-    /// Stack pointer of the hook that is at work on this thread, 0 for none.
+    /// Stack pointer of the hook that is at work on this thread, 0 for none; with [`MARK`] a word somewhere in its frame.
     pub(crate) guard: usize,
     /// The word at that place of the stack, which stays there as long as the hook does.
     pub(crate) guard_word: usize,
     /// The thread's lane, null before its first event.
     pub(crate) lane: *mut Lane,
-    /// The recorder itself is at work: a hook call now comes from a signal handler and is lost.
-    pub(crate) recording: bool,
-    /// Events lost that way since the lane last looked.
-    pub(crate) interrupted: u32,
+    /// What the recorder is at: see [`Progress`].
+    pub(crate) recording: usize,
     /// Where the launch hook that is at work on this thread keeps its mark, 0 for none, and the mark.
     launch: usize,
     launch_word: usize,
@@ -29,10 +31,13 @@ pub struct Slot {
     pub(crate) launch_epoch: u32,
     /// The device it then launched on.
     pub(crate) launch_device: u32,
+    /// A second guard, for a hook called by a signal handler that interrupted the first outside of the recorder.
+    on_top: usize,
+    on_top_word: usize,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.
-const RESERVED: usize = 64;
+const RESERVED: usize = 128;
 const _: () = assert!(size_of::<Slot>() <= RESERVED);
 
 /// The calling thread's slot.
@@ -46,60 +51,237 @@ pub fn offset() -> isize {
     tls::offset()
 }
 
+/// How much further the second guard is.
+pub const SECOND_GUARD: usize = core::mem::offset_of!(Slot, on_top);
+
+/// What the recorder is at on a thread, in one word that is changed by one store: whoever finds it left by a jump can
+/// tell how many of the call's events are missing.
+///
+/// ```text
+///  63           56 55                                                     0
+/// ┌───────────────┬────────────────────────────────────────────────────────┐
+/// │ events to     │ 0 not at work, 1 at work, else where the lane's cursor │
+/// │ come after    │ is once the event under way is published               │
+/// └───────────────┴────────────────────────────────────────────────────────┘
+/// ```
+#[derive(Clone, Copy)]
+pub(crate) struct Progress(usize);
+
+impl Progress {
+    pub(crate) const IDLE: Progress = Progress(0);
+    const AT_WORK: usize = 1;
+    const AFTER_SHIFT: u32 = 56;
+
+    /// At work on the first of `events`.
+    #[inline(always)]
+    pub(crate) fn begin(events: u64) -> Progress {
+        Progress((events.saturating_sub(1).min(0xff) as usize) << Progress::AFTER_SHIFT | Progress::AT_WORK)
+    }
+
+    /// The event under way is about to be published: the cursor will be at `end`; so many follow.
+    #[inline(always)]
+    pub(crate) fn publishing(end: usize, to_come: u64) -> Progress {
+        Progress((to_come as usize) << Progress::AFTER_SHIFT | end)
+    }
+
+    /// How many events of the call are missing in a lane whose cursor is published at `published`.
+    fn missing(self, published: usize) -> u64 {
+        let (after, at) = (self.0 >> Progress::AFTER_SHIFT, self.0 & ((1 << Progress::AFTER_SHIFT) - 1));
+        after as u64 + u64::from(at != published)
+    }
+}
+
+impl Slot {
+    /// # Safety
+    /// `slot` is the calling thread's.
+    #[inline(always)]
+    pub(crate) unsafe fn set(slot: *mut Slot, progress: Progress) {
+        // Neither what comes before nor what comes after may pass this store: a signal handler of this thread looks at it.
+        compiler_fence(SeqCst);
+        // SAFETY: the caller vouches for the slot.
+        unsafe { ptr::addr_of_mut!((*slot).recording).write_volatile(progress.0) };
+        compiler_fence(SeqCst);
+    }
+
+    /// The hook that held the guard was left by a jump and will not come back. If it was left in the recorder itself, its
+    /// half-made record is dropped, and everything later records would refer to is begun anew.
+    ///
+    /// # Safety
+    /// `slot` is the calling thread's, which is not in the recorder.
+    #[cold]
+    pub(crate) unsafe fn abandoned(slot: *mut Slot) {
+        // SAFETY: the caller vouches for the slot.
+        unsafe {
+            let progress = Progress(ptr::addr_of!((*slot).recording).read_volatile());
+            if progress.0 == 0 {
+                return;
+            }
+            lane::recover((*slot).lane, |published| progress.missing(published));
+            // Last: this, too, may be left by a jump.
+            Slot::set(slot, Progress::IDLE);
+        }
+    }
+}
+
+/// On a guard: the word at it is not a return address but one the hook put there.
+const MARK: usize = 1;
+/// For [`Guard::enter_at`]: a word that is nothing else.
+pub const MARK_WORD: usize = 0x9d3b_6e01_c5a7_f24d;
 /// No stack is larger; a frame further away is not of this stack.
 const SAME_STACK: usize = 64 << 20;
 
-/// For a hook entered at `stack_pointer` that finds the guard taken: whether it may take it all the same, because the
-/// hook that had it was left by `longjmp` (out of a signal handler) and will never release it.
-///
-/// A hook within another has the smaller stack pointer, and the outer hook's frame is still there: the word at the guard
-/// is what it was. A call that comes while the recorder itself is at work is lost, and counted.
+/// What becomes of a hook that finds the guard taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Nested {
+    /// It is part of what the other hook does, or cannot be recorded now and was counted: it passes unrecorded.
+    Pass = 0,
+    /// The other hook was left by a jump: the guard is this one's.
+    Instead = 1,
+    /// It comes from a signal handler that interrupted the other, which is outside of the recorder: it is recorded, under
+    /// the second guard.
+    OnTop = 2,
+}
+
+/// Judges a hook entered at `stack_pointer` with the caller's frame pointer that finds the guard taken.
 ///
 /// # Safety
-/// Called on entry of a hook, before it uses the recorder.
+/// Called on entry of a hook, before it uses the recorder; the two are what its stub was entered with.
 #[cold]
-pub unsafe fn may_take_over(stack_pointer: usize) -> bool {
+pub unsafe fn nested(stack_pointer: usize, frame_pointer: usize) -> Nested {
     let slot = current();
-    // SAFETY: the slot is the thread's own; the guarded word is read only if it can be.
+    // SAFETY: the slot is the thread's own, and the caller vouches for the pointers.
     unsafe {
-        let guard = (*slot).guard;
-        let outer = stack_pointer.wrapping_sub(guard) > SAME_STACK;
-        let there = memscope_sys::is_readable(guard) && *(guard as *const usize) == (*slot).guard_word;
-        if outer && there {
-            if (*slot).recording {
-                (*slot).interrupted = (*slot).interrupted.wrapping_add(1);
+        let search = |guard: usize| find_frame(stack_pointer, frame_pointer, guard & !MARK);
+        if (*slot).on_top != 0 {
+            match search((*slot).on_top) {
+                Search::Found { crossed_signal: false } => return Nested::Pass,
+                // A handler that interrupted a handler's hook: there is no third guard.
+                Search::Found { .. } => return lost(slot),
+                _ => (*slot).on_top = 0,
             }
-            return false;
         }
-        crate::lane::guard_abandoned();
+        let is_mark = (*slot).guard & MARK != 0;
+        match if word_stays(slot) { search((*slot).guard) } else { Search::Absent } {
+            Search::Found { crossed_signal } => within(slot, crossed_signal),
+            // A mark is no frame's place, but lies in one.
+            Search::Between { crossed_signal } if is_mark => within(slot, crossed_signal),
+            Search::Between { .. } | Search::Absent => {
+                Slot::abandoned(slot);
+                Nested::Instead
+            }
+            Search::Unknown => by_place(slot, stack_pointer),
+        }
     }
-    true
+}
+
+/// The same for a hook of which nothing is known but a place in its frame.
+unsafe fn nested_at(place: usize) -> Nested {
+    let slot = current();
+    // SAFETY: the slot is the thread's own.
+    unsafe {
+        if word_stays(slot) {
+            return by_place(slot, place);
+        }
+        Slot::abandoned(slot);
+    }
+    Nested::Instead
+}
+
+/// Whether the word at the guard is what it was. Changed, it tells that the hook has gone; unchanged, it tells little.
+unsafe fn word_stays(slot: *const Slot) -> bool {
+    // SAFETY: the caller passes the thread's own slot; the guarded word is read only if it can be.
+    unsafe {
+        let guard = (*slot).guard & !MARK;
+        memscope_sys::is_readable(guard) && *(guard as *const usize) == (*slot).guard_word
+    }
+}
+
+/// The other hook is live.
+unsafe fn within(slot: *mut Slot, crossed_signal: bool) -> Nested {
+    // SAFETY: the caller passes the thread's own slot.
+    let recording = unsafe { ptr::addr_of!((*slot).recording).read_volatile() } != 0;
+    match (crossed_signal, recording) {
+        // The real function, or the recorder's own work, calls a function that is hooked too.
+        (false, _) => Nested::Pass,
+        (true, false) => Nested::OnTop,
+        // SAFETY: as above.
+        (true, true) => unsafe { lost(slot) },
+    }
+}
+
+/// A call that can neither be recorded nor is part of another.
+unsafe fn lost(slot: *mut Slot) -> Nested {
+    // SAFETY: the caller passes the thread's own slot; counting is safe on top of whatever was interrupted.
+    unsafe { lane::lose((*slot).lane, 1) };
+    Nested::Pass
+}
+
+/// Where the stack cannot be walked: a hook within another has the smaller stack pointer, unless it is on a stack for
+/// signal handlers.
+unsafe fn by_place(slot: *mut Slot, place: usize) -> Nested {
+    // SAFETY: the caller passes the thread's own slot.
+    unsafe {
+        let is_outer = place.wrapping_sub((*slot).guard & !MARK) <= SAME_STACK;
+        if is_outer && !memscope_sys::is_on_signal_stack() {
+            Slot::abandoned(slot);
+            return Nested::Instead;
+        }
+        // Our own work calls no hooked function where the stack cannot be walked.
+        let recording = ptr::addr_of!((*slot).recording).read_volatile() != 0;
+        within(slot, recording)
+    }
 }
 
 /// The guard of the calling thread for the duration of a hook: makes calls from within the real function, and our own,
 /// invisible.
 pub struct Guard {
-    slot: *mut Slot,
+    /// One of the slot's two.
+    words: *mut [usize; 2],
 }
 
 impl Guard {
     /// `None` if this call is nested in another hook and must pass through unrecorded.
     ///
     /// # Safety
-    /// `stack_pointer` is a place on the calling thread's stack whose word does not change before the guard is dropped.
+    /// `stack_pointer` and `frame_pointer` are those the hook's stub was entered with.
     #[inline(always)]
-    pub unsafe fn enter(stack_pointer: usize) -> Option<Guard> {
+    pub unsafe fn enter(stack_pointer: usize, frame_pointer: usize) -> Option<Guard> {
+        // SAFETY: the caller vouches for the pointers; the return address stays where it is.
+        unsafe { Guard::take(stack_pointer, 0, || nested(stack_pointer, frame_pointer)) }
+    }
+
+    /// The same for code that is called without a stub. `mark` is a variable of the caller's that it does not change.
+    #[inline(always)]
+    pub fn enter_at(mark: &usize) -> Option<Guard> {
+        let place = ptr::from_ref(mark) as usize;
+        // SAFETY: the word is borrowed from the calling thread's stack, and does not change before the guard is dropped.
+        unsafe { Guard::take(place, MARK, || nested_at(place)) }
+    }
+
+    /// # Safety
+    /// The word at `place`, on the calling thread's stack, does not change before the guard is dropped.
+    #[inline(always)]
+    unsafe fn take(place: usize, mark: usize, judge: impl FnOnce() -> Nested) -> Option<Guard> {
         let slot = current();
         // SAFETY: the slot is the thread's own, and nothing holds a reference to it across this call; the caller vouches
         // for the word.
         unsafe {
-            if (*slot).guard != 0 && !may_take_over(stack_pointer) {
-                return None;
+            let mut words = ptr::addr_of_mut!((*slot).guard).cast::<[usize; 2]>();
+            if (*slot).guard != 0 {
+                match judge() {
+                    Nested::Pass => return None,
+                    Nested::Instead => (*slot).guard = 0,
+                    Nested::OnTop => words = ptr::addr_of_mut!((*slot).on_top).cast(),
+                }
             }
-            (*slot).guard = stack_pointer;
-            (*slot).guard_word = *(stack_pointer as *const usize);
+            // In this order: a signal in between finds no guard, and not one with another's word.
+            compiler_fence(SeqCst);
+            (*words)[1] = *(place as *const usize);
+            compiler_fence(SeqCst);
+            (*words)[0] = place | mark;
+            Some(Guard { words })
         }
-        Some(Guard { slot })
     }
 }
 
@@ -107,7 +289,7 @@ impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the slot outlives the hook; it is the calling thread's.
-        unsafe { (*self.slot).guard = 0 };
+        unsafe { (*self.words)[0] = 0 };
     }
 }
 
@@ -172,44 +354,42 @@ mod tests {
         assert_eq!(mine, current() as usize);
     }
 
-    /// Two places of a stack, the first below the second.
-    fn places(stack: &[usize; 2]) -> (usize, usize) {
-        (&raw const stack[0] as usize, &raw const stack[1] as usize)
+    #[test]
+    fn what_is_missing_of_a_call_that_was_left_is_what_was_not_published() {
+        assert_eq!(Progress::begin(1).missing(900), 1);
+        assert_eq!(Progress::publishing(950, 0).missing(900), 1);
+        assert_eq!(Progress::publishing(950, 0).missing(950), 0);
+        assert_eq!(Progress::begin(2).missing(900), 2);
+        assert_eq!(Progress::publishing(950, 1).missing(900), 2);
+        assert_eq!(Progress::publishing(950, 1).missing(950), 1);
     }
 
     #[test]
     fn a_nested_guard_is_refused_until_the_outer_one_is_dropped() {
         let stack = [1, 2];
-        let (below, above) = places(&stack);
-        // SAFETY: the words are not changed.
-        unsafe {
-            let outer = Guard::enter(above).unwrap();
-            assert!(Guard::enter(below).is_none());
-            drop(outer);
-            assert!(Guard::enter(below).is_some());
-        }
+        let outer = Guard::enter_at(&stack[1]).unwrap();
+        assert!(Guard::enter_at(&stack[0]).is_none());
+        drop(outer);
+        assert!(Guard::enter_at(&stack[0]).is_some());
     }
 
     #[test]
     fn a_guard_left_by_a_jump_is_taken_over() {
         let mut stack = [1, 2];
-        let (below, above) = places(&stack);
-        // SAFETY: the words are changed only where the guard counts as left.
-        unsafe {
-            core::mem::forget(Guard::enter(below).unwrap());
-            // Further out than the frame that held it.
-            core::mem::forget(Guard::enter(above).unwrap());
-            assert!(Guard::enter(below).is_none());
-            // Further in, but the frame that held it is gone.
-            (&raw mut stack[1]).write_volatile(3);
-            assert!(Guard::enter(below).is_some());
-        }
+        core::mem::forget(Guard::enter_at(&stack[0]).unwrap());
+        // Further out than the frame that held it.
+        core::mem::forget(Guard::enter_at(&stack[1]).unwrap());
+        assert!(Guard::enter_at(&stack[0]).is_none());
+        // Further in, but the frame that held it is gone.
+        // SAFETY: the word is ours.
+        unsafe { (&raw mut stack[1]).write_volatile(3) };
+        assert!(Guard::enter_at(&stack[0]).is_some());
     }
 
     #[test]
     fn a_launch_within_a_launch_is_none_and_one_left_by_a_jump_does_not_count() {
-        let mut stack = [11, 22];
-        let (below, above) = places(&stack);
+        let mut stack = [11usize, 22];
+        let (below, above) = (&raw const stack[0] as usize, &raw const stack[1] as usize);
         // SAFETY: the words are changed only where the launch counts as left.
         unsafe {
             let outer = Launch::enter(above).unwrap();

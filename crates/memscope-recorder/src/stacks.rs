@@ -9,7 +9,7 @@ use memscope_stack::c::{self, CStack};
 use memscope_stack::python::{self, PythonStack, Support};
 use memscope_stack::tree::Tree;
 
-/// Zeroed memory is a lane that wants no stacks.
+/// Zeroed memory captures nothing.
 #[repr(C)]
 pub(crate) struct Stacks {
     c_depth: usize,
@@ -50,11 +50,6 @@ impl Stacks {
         if config.host {
             self.python.expect_every_allocation();
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn wanted(&self) -> bool {
-        self.c_depth | self.python_depth != 0
     }
 
     /// The calling thread's stack; defines what is new in it.

@@ -166,7 +166,7 @@ impl TaskLog {
 
 /// Ticks, for [`device_clock`].
 pub fn ticks() -> u64 {
-    process::current().map_or(0, |process| clock::ticks(process.clock))
+    process::current().map_or(0, |process| clock::ticks(process.clock()))
 }
 
 /// The device's counter stood at `counter` between two moments ([`ticks`]). `frequency_khz` 0: unknown.

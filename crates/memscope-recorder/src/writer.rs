@@ -1,11 +1,15 @@
 //! A lane's window and the encoder's position in it.
 use crate::clock::Calibration;
-use crate::process::Process;
-use core::ptr::{self, NonNull};
+use crate::process::{AppendError, Process};
+use crate::slot::{self, Progress, Slot};
+use crate::windows::Window;
+use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence};
 use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, MAX_NODE, NodeDeltas};
-use memscope_format::layout::{self, ClockKind, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WINDOW_SIZE, WindowHeader};
+use memscope_format::layout::{
+    self, ClockKind, LARGEST_WINDOW, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WindowHeader, window_bytes,
+};
 use memscope_format::record::StackRef;
 use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 
@@ -30,25 +34,38 @@ pub(crate) struct Writer {
     /// A pair that is older than the generation at hand: see `begin_generation`.
     calibration: Calibration,
     process: *const Process,
-    last_node: NodeDeltas,
+    /// Null in a lane without stacks.
+    nodes: *mut NodeDeltas,
+    /// Which page of the file the window begins at, and its size.
+    page: u32,
+    size: u32,
+    /// How many further events are lost before a full window is tried to be appended again, and how many the next time.
+    pause: u32,
+    next_pause: u32,
+    dropped: bool,
+    /// Events lost so far. The window's header repeats it; windows change.
+    lost: AtomicU64,
 }
 
 impl Writer {
-    /// Takes a freshly mapped window. In place, because a writer is too large for the stack of any thread.
+    /// Takes a window.
     ///
     /// # Safety
-    /// `self` is zeroed memory.
-    pub(crate) unsafe fn open(&mut self, process: &'static Process, window: NonNull<u8>, lane: u32, thread: u32) {
-        self.clock = process.clock;
-        self.window = window.as_ptr().cast();
+    /// `self` is zeroed memory; the window is nobody else's, and neither is what `nodes` points to, if it is not null.
+    pub(crate) unsafe fn open(
+        &mut self,
+        process: &'static Process,
+        window: Window,
+        lane: u32,
+        thread: u32,
+        nodes: *mut NodeDeltas,
+    ) {
+        self.clock = process.clock();
         self.thread = thread;
         self.calibration = process.calibrate();
         self.process = process;
-        // SAFETY: the mapping is fresh and ours; its pages are zero.
-        unsafe {
-            (*self.window).magic = WINDOW_MAGIC;
-            (*self.window).lane = lane;
-        }
+        self.nodes = nodes;
+        self.move_into(window, lane);
         self.begin_generation();
     }
 
@@ -58,25 +75,24 @@ impl Writer {
         self.cursor.wrapping_sub(1) < self.limit
     }
 
-    /// Makes room for an event; `false` if recording has stopped.
+    /// Makes room for an event; `false` if there is none to be had.
     pub(crate) fn make_ready(&mut self) -> bool {
-        self.is_ready() || (self.limit != 0 && self.flush())
+        self.is_ready() || self.turn_over(MAX_EVENT)
     }
 
     #[inline(always)]
-    pub(crate) fn host_alloc(&mut self, ticks: u64, address: u64, size: u64, stack: StackRef) {
+    pub(crate) fn host_alloc(&mut self, slot: *mut Slot, ticks: u64, address: u64, size: u64, stack: StackRef) {
         // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
         let end = unsafe { encode::host_alloc(self.cursor as *mut u8, &mut self.last, ticks, address, size, stack) };
-        self.events += 1;
-        self.commit(end);
+        self.commit_events(slot, end, 1, 0);
     }
 
+    /// So many events of the same call are `to_come`.
     #[inline(always)]
-    pub(crate) fn host_free(&mut self, ticks: u64, address: u64, stack: StackRef) {
+    pub(crate) fn host_free(&mut self, slot: *mut Slot, ticks: u64, address: u64, stack: StackRef, to_come: u64) {
         // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
         let end = unsafe { encode::host_free(self.cursor as *mut u8, &mut self.last, ticks, address, stack) };
-        self.events += 1;
-        self.commit(end);
+        self.commit_events(slot, end, 1, to_come);
     }
 
     /// Writes an event that is an extended record; counts it as lost if it finds no room.
@@ -86,36 +102,36 @@ impl Writer {
 
     /// The same for a record that holds several events.
     pub(crate) fn extended_events(&mut self, ticks: u64, record: &Extended<'_>, events: u64) {
-        if self.extended(ticks, record) {
-            self.events += events;
-        } else {
-            self.lose(events);
+        match self.encode_extended(ticks, record) {
+            Some(end) => self.commit_events(slot::current(), end, events, 0),
+            None => self.lose(events),
         }
     }
 
     /// Writes a record that later ones refer to.
     pub(crate) fn definition(&mut self, ticks: u64, record: &Extended<'_>) {
-        self.extended(ticks, record);
-    }
-
-    pub(crate) fn thread(&mut self, thread: u32) {
-        self.extended(self.last.ticks, &Extended::Thread(thread));
-    }
-
-    /// Writes a record that is no event.
-    fn extended(&mut self, ticks: u64, record: &Extended<'_>) -> bool {
-        if !self.make_room(record.room()) {
-            return false;
+        match self.encode_extended(ticks, record) {
+            Some(end) => self.commit(end),
+            None => self.dropped = true,
         }
-        // SAFETY: the window has the room the record asks for; a fresh one always does.
-        let end = unsafe { encode::extended(self.cursor as *mut u8, &mut self.last, ticks, record) };
-        self.commit(end);
-        true
     }
 
-    /// Makes room for a record, which then goes into the generation at hand; `false` if recording has stopped.
+    /// Whether a definition found no room since this was asked last: what refers to it must not be written.
+    pub(crate) fn has_dropped(&mut self) -> bool {
+        core::mem::take(&mut self.dropped)
+    }
+
+    fn encode_extended(&mut self, ticks: u64, record: &Extended<'_>) -> Option<*mut u8> {
+        if !self.make_room(record.room()) {
+            return None;
+        }
+        // SAFETY: the window has the room the record asks for.
+        Some(unsafe { encode::extended(self.cursor as *mut u8, &mut self.last, ticks, record) })
+    }
+
+    /// Makes room for a record, which then goes into the generation at hand; `false` if there is none to be had.
     pub(crate) fn make_room(&mut self, room: usize) -> bool {
-        self.limit != 0 && (self.end() - self.cursor >= room || self.flush())
+        self.limit != 0 && (self.end() - self.cursor >= room || self.turn_over(room))
     }
 
     /// Of the records written next.
@@ -123,36 +139,87 @@ impl Writer {
         self.generation
     }
 
-    /// Counts events that could not be recorded.
+    /// Counts events that could not be recorded. Also from a signal handler that interrupted anything here.
     #[cold]
     pub(crate) fn lose(&self, events: u64) {
-        // SAFETY: the window stays mapped for the life of the process; only the lane's thread changes the count.
-        let lost: &AtomicU64 = unsafe { &(*self.window).lost };
-        lost.store(lost.load(Relaxed) + events, Release);
+        let lost = self.lost.fetch_add(events, Relaxed) + events;
+        // SAFETY: a lane in use has a window; only when it has a larger one is the old one unmapped.
+        unsafe { (*self.window).lost.fetch_max(lost, Release) };
     }
 
-    /// Publishes everything up to `end`: one release store, after which a kill loses none of it.
+    /// Where the cursor is as far as a reader can tell.
+    pub(crate) fn published(&self) -> usize {
+        // SAFETY: as in `lose`.
+        let progress = unsafe { (*self.window).progress.load(Relaxed) };
+        self.payload() + (progress & 0xffff_ffff) as usize
+    }
+
+    /// Publishes everything up to `end`, of which the last record is or holds `events`: one release store, after which a
+    /// kill loses none of it.
+    #[inline(always)]
+    fn commit_events(&mut self, slot: *mut Slot, end: *mut u8, events: u64, to_come: u64) {
+        self.events += events;
+        // SAFETY: the calling thread's slot.
+        unsafe { Slot::set(slot, Progress::publishing(end as usize, to_come)) };
+        self.commit(end);
+    }
+
+    /// The same for a record that is no event.
     #[inline(always)]
     fn commit(&mut self, end: *mut u8) {
         self.cursor = end as usize;
         let committed = (self.cursor - self.payload()) as u64;
-        // SAFETY: the window stays mapped for the life of the process.
+        // SAFETY: as in `lose`.
         unsafe { (*self.window).progress.store(u64::from(self.generation) << 32 | committed, Release) };
     }
 
+    #[inline(always)]
     fn payload(&self) -> usize {
         self.window as usize + WINDOW_HEADER_SIZE
     }
 
     fn end(&self) -> usize {
-        self.window as usize + WINDOW_SIZE
+        self.window as usize + window_bytes(self.size)
     }
 
-    /// Appends the window to the spool and begins the next generation. Also called for a dead thread's lane by the
-    /// thread that takes it over.
+    /// Appends what the window holds, moves to a larger one where there is one to be had, and begins the next generation.
+    /// `false` if the window still has no room for `room` bytes.
+    ///
+    /// A lane begins with a small window: what a thread costs is what it records.
     #[cold]
-    pub(crate) fn flush(&mut self) -> bool {
-        let length = self.cursor - self.window as usize;
+    fn turn_over(&mut self, room: usize) -> bool {
+        if self.limit == 0 {
+            return false;
+        }
+        if self.published() != self.payload() && !self.is_appended() {
+            if self.pause > 0 {
+                self.pause -= 1;
+                return false;
+            }
+            if !self.append() {
+                return false;
+            }
+        }
+        let wanted = |writer: &Writer| (writer.size + 1..=LARGEST_WINDOW).find(|size| holds(*size, room));
+        if let Some(size) = wanted(self) {
+            self.enlarge(size);
+        }
+        self.begin_generation();
+        holds(self.size, room)
+    }
+
+    /// Whether what the window holds is in the spool file: this code was left by a jump on the way to the next generation.
+    fn is_appended(&self) -> bool {
+        // SAFETY: as in `lose`.
+        unsafe { (*self.window).progress.load(Relaxed) >> 32 == u64::from(self.appended) }
+    }
+
+    /// Appends the generation at hand to the spool file.
+    fn append(&mut self) -> bool {
+        /// Events lost before the next attempt, at first and at most.
+        const PAUSE: u32 = 64;
+        const LONGEST_PAUSE: u32 = 1 << 16;
+        let length = self.published() - self.window as usize;
         let window = self.window;
         // SAFETY: the window is mapped and, until the generation is bumped, changed by nobody; header and committed
         // payload are `length` bytes. The process outlives its lanes.
@@ -162,39 +229,92 @@ impl Writer {
             ptr::addr_of_mut!((*window).checksum).write(layout::checksum(&header, payload));
             (*self.process).append(window.cast::<u8>(), length)
         };
-        if appended.is_err() {
-            self.limit = 0;
-            return false;
+        match appended {
+            Ok(()) => {
+                self.appended = self.generation;
+                self.next_pause = PAUSE;
+                // For `recover`.
+                compiler_fence(SeqCst);
+                true
+            }
+            Err(AppendError::Passing) => {
+                self.pause = self.next_pause.max(PAUSE);
+                self.next_pause = (self.pause * 2).min(LONGEST_PAUSE);
+                false
+            }
+            Err(AppendError::Final) => {
+                self.limit = 0;
+                false
+            }
         }
-        self.appended = self.generation;
-        // For `recover`.
+    }
+
+    /// Moves to a window of that size, if there is one; the old one holds nothing that is not in the spool file.
+    fn enlarge(&mut self, size: u32) {
+        // SAFETY: the process outlives its lanes; the window is the lane's.
+        unsafe {
+            let process = &*self.process;
+            let Ok(larger) = process.take_window(size) else { return };
+            let (lane, old) = ((*self.window).lane, self.give_up_window());
+            self.move_into(larger, lane);
+            process.give_back(old);
+        }
+    }
+
+    /// The window as it was taken; the lane must move into another before it goes.
+    fn give_up_window(&self) -> Window {
+        Window { page: self.page, size: self.size, memory: self.window }
+    }
+
+    /// From here on the lane is in this window, in which nothing is yet: of the generation at hand, which is in the spool
+    /// file or empty.
+    fn move_into(&mut self, window: Window, lane: u32) {
+        let Window { page, size, memory } = window;
+        // SAFETY: the window is nobody else's. While its magic is 0 no reader takes it for one.
+        unsafe {
+            ptr::addr_of_mut!((*memory).magic).write_volatile(0);
+            compiler_fence(SeqCst);
+            (*memory).size = size;
+            (*memory).lane = lane;
+            (*memory).lost.store(self.lost.load(Relaxed), Relaxed);
+            (*memory).progress.store(u64::from(self.generation) << 32, Release);
+            compiler_fence(SeqCst);
+            ptr::addr_of_mut!((*memory).magic).write_volatile(WINDOW_MAGIC);
+            compiler_fence(SeqCst);
+        }
+        (self.page, self.size) = (page, size);
+        self.window = memory;
         compiler_fence(SeqCst);
-        self.begin_generation();
-        true
+        // What a signal handler has counted in between.
+        self.lose(0);
     }
 
     /// After a jump out of this code: goes back to what is published, and begins a generation behind it, whose records
     /// refer to nothing before it.
     pub(crate) fn recover(&mut self) {
-        // SAFETY: the window stays mapped for the life of the process.
-        let progress = unsafe { (*self.window).progress.load(Relaxed) };
-        let published = (progress >> 32) as u32;
-        if self.limit == 0 {
+        if self.limit == 0 || self.window.is_null() {
             return;
         }
-        self.cursor = self.payload() + (progress & 0xffff_ffff) as usize;
-        self.generation = published;
-        if self.appended == published {
-            // Left on the way to the next generation: the window's header may be half that one's.
-            self.begin_generation();
-        } else {
-            self.flush();
+        // SAFETY: as in `lose`.
+        unsafe { self.size = (*self.window).size };
+        // Nothing more goes into the generation at hand.
+        self.cursor = self.end();
+        self.pause = 0;
+        self.turn_over(MAX_EVENT);
+    }
+
+    /// In a forked child, for a writer that was interrupted at work: memory where its window was, and no events after the
+    /// one under way.
+    pub(crate) fn pretend(&mut self) {
+        if let Some(window) = core::ptr::NonNull::new(self.window) {
+            let _ = memscope_sys::map_anonymous_at(window.cast(), window_bytes(self.size));
         }
+        self.limit = 0;
     }
 
     /// Says whose events follow, in a lane whose thread has gone.
     pub(crate) fn change_thread(&mut self, thread: u32) {
-        self.thread(thread);
+        self.definition(self.last.ticks, &Extended::Thread(thread));
         // From the next generation on the header says it. This one's header keeps naming the thread it began with, whose
         // events stand before the record.
         self.thread = thread;
@@ -206,12 +326,15 @@ impl Writer {
         // SAFETY: the process outlives its lanes.
         let now = unsafe { (*self.process).calibrate() };
         let Calibration { ticks, monotonic_ns } = core::mem::replace(&mut self.calibration, now);
-        self.generation += 1;
+        self.generation = self.appended + 1;
         self.last = Deltas::at(ticks);
-        self.last_node.forget();
-        // SAFETY: the window is mapped and the lane is ours. A reader takes the new fields only with the new
-        // generation, which the release store publishes last; until then the appended block stands for the old one.
+        // SAFETY: null, or the lane's own; the window is mapped and the lane is ours. A reader takes the new fields only
+        // with the new generation, which the release store publishes last; until then the appended block stands for the
+        // old one.
         unsafe {
+            if let Some(nodes) = self.nodes.as_mut() {
+                nodes.forget();
+            }
             (*self.window).thread = self.thread;
             (*self.window).base_ticks = ticks;
             (*self.window).base_monotonic_ns = monotonic_ns;
@@ -223,24 +346,32 @@ impl Writer {
     }
 }
 
+/// Whether an empty window of that size has room for a record.
+fn holds(size: u32, room: usize) -> bool {
+    window_bytes(size) - WINDOW_HEADER_SIZE >= room
+}
+
 impl DefinitionSink for Writer {
     fn module(&mut self, module: &ModuleDefinition<'_>) {
         let ModuleDefinition { id, start, end, bias, path, build_id } = *module;
-        self.extended(self.last.ticks, &Extended::Module { id, start, end, bias, build_id, path });
+        self.definition(self.last.ticks, &Extended::Module { id, start, end, bias, build_id, path });
     }
 
     fn code(&mut self, code: &CodeDefinition<'_>) {
         let CodeDefinition { id, python_version, first_line, file, function, line_table } = *code;
         let record = Extended::Code { id, python_version, first_line, file, function, line_table };
-        self.extended(self.last.ticks, &record);
+        self.definition(self.last.ticks, &record);
     }
 
     fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame) {
         if !self.make_room(MAX_NODE) {
+            self.dropped = true;
             return;
         }
-        // SAFETY: the window has room for a node; a fresh one always does.
-        let end = unsafe { encode::node(self.cursor as *mut u8, &mut self.last_node, id.0, parent.0, frame) };
+        // SAFETY: null, or the lane's own.
+        let Some(nodes) = (unsafe { self.nodes.as_mut() }) else { return };
+        // SAFETY: the window has room for a node.
+        let end = unsafe { encode::node(self.cursor as *mut u8, nodes, id.0, parent.0, frame) };
         self.commit(end);
     }
 }

@@ -143,7 +143,7 @@ impl Tree {
             self.forget();
         }
         if self.first_children.is_none() {
-            let Ok(memory) = memscope_sys::map_anonymous(FIRST_CHILDREN_BYTES) else { return Interned::Full };
+            let Ok(memory) = memscope_sys::map_own(FIRST_CHILDREN_BYTES) else { return Interned::Full };
             self.first_children = Some(memory.cast());
         }
         if let Some(first_children) = self.first_children
@@ -188,7 +188,7 @@ impl Tree {
     pub fn forget(&mut self) {
         if let Some(first_children) = self.first_children.take() {
             // SAFETY: mapped by `intern_further` with this length; nothing refers to it any more.
-            unsafe { memscope_sys::unmap(first_children.cast(), FIRST_CHILDREN_BYTES) };
+            unsafe { memscope_sys::unmap_own(first_children.cast(), FIRST_CHILDREN_BYTES) };
         }
         if let Some(entries) = self.further {
             // SAFETY: the table is `mask + 1` entries long, and zero bytes are empty entries.
@@ -207,7 +207,7 @@ impl Tree {
             self.forget();
             return true;
         }
-        let Ok(memory) = memscope_sys::map_anonymous(capacity * size_of::<Entry>()) else {
+        let Ok(memory) = memscope_sys::map_own(capacity * size_of::<Entry>()) else {
             // Probing needs one empty entry to end at; up to that the old table still serves.
             return self.further.is_some() && self.used < self.mask;
         };
@@ -228,7 +228,7 @@ impl Tree {
                 }
             }
             // SAFETY: the old table was mapped by an earlier `grow` and nothing refers to it any more.
-            unsafe { memscope_sys::unmap(old.cast(), (self.mask + 1) * size_of::<Entry>()) };
+            unsafe { memscope_sys::unmap_own(old.cast(), (self.mask + 1) * size_of::<Entry>()) };
         }
         self.further = Some(entries);
         self.mask = mask;

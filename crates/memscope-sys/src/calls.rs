@@ -76,6 +76,32 @@ pub fn write_at(fd: Fd, data: &[u8], offset: u64) -> Result<usize, Errno> {
     })
 }
 
+/// One `pread` of as much of `buffer` as there is at `offset`.
+pub fn read_at(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes at most `len` bytes into the exclusively borrowed buffer.
+    result(unsafe {
+        syscall6(nr::PREAD64, [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), offset as usize, 0, 0])
+    })
+}
+
+/// One write at the end of the file, whatever the descriptor's flags and position, which stays. Refused for what has no
+/// end: pipes, sockets, terminals. Linux 4.16.
+///
+/// # Safety
+/// As for [`write`].
+pub unsafe fn append(fd: Fd, data: *const u8, length: usize) -> Result<usize, Errno> {
+    const RWF_APPEND: usize = 0x10;
+    let part = [data as usize, length];
+    // SAFETY: the caller vouches for the range; one part is one pair of words. Offset 0 counts for no file.
+    result(unsafe { syscall6(nr::PWRITEV2, [fd.0 as usize, part.as_ptr() as usize, 1, 0, 0, RWF_APPEND]) })
+}
+
+/// Cuts or extends the file to `length`.
+pub fn truncate(fd: Fd, length: u64) -> Result<(), Errno> {
+    // SAFETY: no memory is involved.
+    result(unsafe { syscall6(nr::FTRUNCATE, [fd.0 as usize, length as usize, 0, 0, 0, 0]) }).map(drop)
+}
+
 /// Reserves `length` bytes at `offset`, so that a later store into a mapping of them cannot meet a full disk.
 pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
     // SAFETY: no memory is involved.
@@ -92,11 +118,23 @@ pub fn dup_above(fd: Fd, lowest: i32) -> Result<Fd, Errno> {
 
 /// Which file an open descriptor stands for.
 pub fn file_id(fd: Fd) -> Result<FileId, Errno> {
-    // `struct stat` begins with st_dev and st_ino on both architectures; 256 bytes hold all of it.
+    let [device, inode, ..] = status(fd)?;
+    Ok(FileId { device, inode })
+}
+
+/// How long the file is.
+pub fn file_length(fd: Fd) -> Result<u64, Errno> {
+    // 48 bytes into `struct stat` on both architectures.
+    let [_, _, _, _, _, _, length, ..] = status(fd)?;
+    Ok(length)
+}
+
+/// `struct stat` begins with st_dev and st_ino on both architectures; 256 bytes hold all of it.
+fn status(fd: Fd) -> Result<[u64; 32], Errno> {
     let mut stat = [0u64; 32];
     // SAFETY: the buffer is larger than the kernel's `struct stat`.
     result(unsafe { syscall6(nr::FSTAT, [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
-    Ok(FileId { device: stat[0], inode: stat[1] })
+    Ok(stat)
 }
 
 /// A resource limit of `getrlimit`.
@@ -114,6 +152,7 @@ pub fn limit(which: Limit) -> Result<u64, Errno> {
     Ok(limit[0])
 }
 
+const PROT_NONE: usize = 0;
 const PROT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
 const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
@@ -126,6 +165,43 @@ pub fn map_anonymous(length: usize) -> Result<NonNull<u8>, Errno> {
         syscall6(nr::MMAP, [0, length, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE, usize::MAX, 0])
     };
     NonNull::new(result(raw)? as *mut u8).ok_or(Errno::EINVAL)
+}
+
+/// The same, but not locked into memory in a program that locks all it maps: pages exist when they are touched.
+pub(crate) fn map_unlocked(length: usize) -> Result<NonNull<u8>, Errno> {
+    // Pages nobody may touch are not brought in; unlocked they stay out when they may be.
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing; only its protection is changed.
+    unsafe {
+        let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
+        let start = result(syscall6(nr::MMAP, [0, length, PROT_NONE, flags, usize::MAX, 0]))?;
+        syscall6(nr::MUNLOCK, [start, length, 0, 0, 0, 0]);
+        let memory = NonNull::new(start as *mut u8).ok_or(Errno::EINVAL)?;
+        if let Err(error) = result(syscall6(nr::MPROTECT, [start, length, PROT_READ_WRITE, 0, 0, 0])) {
+            unmap(memory, length);
+            return Err(error);
+        }
+        Ok(memory)
+    }
+}
+
+/// Maps fresh private memory at `address`, where nothing is mapped. Linux 4.17; before that the kernel may choose another
+/// place, which is given back.
+pub fn map_anonymous_at(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
+    const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+    let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    // SAFETY: a new mapping overlaps nothing, wherever it is.
+    unsafe {
+        let start =
+            result(syscall6(nr::MMAP, [address.as_ptr() as usize, length, PROT_READ_WRITE, flags, usize::MAX, 0]))?;
+        match NonNull::new(start as *mut u8) {
+            Some(found) if found == address => Ok(()),
+            Some(elsewhere) => {
+                unmap(elsewhere, length);
+                Err(Errno::EEXIST)
+            }
+            None => Err(Errno::EINVAL),
+        }
+    }
 }
 
 /// Maps `length` bytes of the file at `offset`, shared, readable and writable.
@@ -149,6 +225,23 @@ pub fn wipe_on_fork(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
     const MADV_WIPEONFORK: usize = 18;
     // SAFETY: the advice changes nothing in this process.
     result(unsafe { syscall6(nr::MADVISE, [address.as_ptr() as usize, length, MADV_WIPEONFORK, 0, 0, 0]) }).map(drop)
+}
+
+/// Keeps this range from forked children.
+pub fn dont_fork(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
+    const MADV_DONTFORK: usize = 10;
+    // SAFETY: the advice changes nothing in this process.
+    result(unsafe { syscall6(nr::MADVISE, [address.as_ptr() as usize, length, MADV_DONTFORK, 0, 0, 0]) }).map(drop)
+}
+
+/// Whether the calling thread runs on its alternative signal stack.
+pub fn is_on_signal_stack() -> bool {
+    const SS_ONSTACK: u32 = 1;
+    let mut stack = [0u64; 3];
+    // SAFETY: the kernel writes one `stack_t` of three words; nothing is set.
+    let answer = unsafe { syscall6(nr::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let [_, flags, _] = stack;
+    answer == 0 && flags as u32 & SS_ONSTACK != 0
 }
 
 pub fn getpid() -> u32 {

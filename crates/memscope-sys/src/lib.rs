@@ -10,9 +10,11 @@
 #[cfg_attr(target_arch = "aarch64", path = "arch/aarch64.rs")]
 mod arch;
 mod calls;
+mod own_memory;
 
 pub use arch::{nr, syscall6};
 pub use calls::*;
+pub use own_memory::*;
 
 /// A kernel error number, positive as in `errno.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,11 +25,16 @@ impl Errno {
     pub const ENOENT: Errno = Errno(2);
     pub const ESRCH: Errno = Errno(3);
     pub const EINTR: Errno = Errno(4);
+    pub const EBADF: Errno = Errno(9);
     pub const EAGAIN: Errno = Errno(11);
+    pub const ENOMEM: Errno = Errno(12);
     pub const EFAULT: Errno = Errno(14);
     pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
+    pub const ENFILE: Errno = Errno(23);
+    pub const EMFILE: Errno = Errno(24);
     pub const ENOSPC: Errno = Errno(28);
+    pub const ENOSYS: Errno = Errno(38);
     pub const EOPNOTSUPP: Errno = Errno(95);
 }
 

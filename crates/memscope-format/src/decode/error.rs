@@ -49,8 +49,8 @@ pub enum Damage {
     Missing { lane: u32, first: u32, last: u32, events: Option<u64> },
     /// A record that makes no sense; the rest of its block is skipped.
     Record { lane: u32, generation: u32, offset: usize },
-    /// A window that is not a window.
-    Window { lane: u32 },
+    /// A place of `windows.spool` where a window should be, and is none.
+    Window { offset: u64 },
 }
 
 impl fmt::Display for Damage {
@@ -77,7 +77,7 @@ impl fmt::Display for Damage {
             Damage::Record { lane, generation, offset } => {
                 write!(f, "lane {lane}: block {generation} is unreadable from byte {offset} on")
             }
-            Damage::Window { lane } => write!(f, "{}: window {lane} is damaged", layout::WINDOWS_FILE),
+            Damage::Window { offset } => write!(f, "{}: the window at offset {offset} is damaged", layout::WINDOWS_FILE),
         }
     }
 }

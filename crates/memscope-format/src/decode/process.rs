@@ -24,7 +24,8 @@ pub struct ProcessInfo {
     pub state: ProcessState,
     pub stop_reason: StopReason,
     pub stop_errno: u32,
-    pub windows: u32,
+    /// Pages that windows were made of.
+    pub window_pages: u32,
     pub lost_without_window: u64,
     pub appended: u64,
     /// Newest calibration: ticks and monotonic nanoseconds.
@@ -32,6 +33,9 @@ pub struct ProcessInfo {
     /// `PY_VERSION_HEX >> 16` of the interpreter in the process, 0 if there is none.
     pub python_version: u16,
     pub notes: u32,
+    /// Blocks that went into a file of the program, and how many of them are still there.
+    pub strays: u32,
+    pub strays_left: u32,
     /// The recorder's settings as the launcher gave them.
     pub config: String,
     pub executable: String,
@@ -99,15 +103,18 @@ impl ProcessInfo {
             stop_reason: match u32_of(offset_of!(ProcessHeader, stop_reason))? {
                 0 => StopReason::None,
                 2 => StopReason::SizeCap,
+                3 => StopReason::Sandbox,
                 _ => StopReason::WriteFailed,
             },
             stop_errno: u32_of(offset_of!(ProcessHeader, stop_errno))?,
-            windows: u32_of(offset_of!(ProcessHeader, windows))?,
+            window_pages: u32_of(offset_of!(ProcessHeader, window_pages))?,
             lost_without_window: u64_of(offset_of!(ProcessHeader, lost_without_window))?,
             appended: u64_of(offset_of!(ProcessHeader, appended))?,
             calibration,
             python_version: u32_of(offset_of!(ProcessHeader, python_version))? as u16,
             notes: u32_of(offset_of!(ProcessHeader, notes))?,
+            strays: u32_of(offset_of!(ProcessHeader, strays))?,
+            strays_left: u32_of(offset_of!(ProcessHeader, strays_left))?,
             config: text(
                 offset_of!(ProcessHeader, config),
                 u32_of(offset_of!(ProcessHeader, config_length))?,

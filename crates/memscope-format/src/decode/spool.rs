@@ -2,8 +2,8 @@
 use super::process::HeaderError;
 use super::{Damage, ProcessInfo, SpoolError, Timeline, u32_at, u64_at};
 use crate::layout::{
-    self, EVENTS_FILE, PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WINDOW_PAYLOAD, WINDOW_SIZE,
-    WINDOWS_FILE, WindowHeader,
+    self, EVENTS_FILE, LARGEST_WINDOW, PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WINDOW_PAGE,
+    WINDOWS_FILE, WindowHeader, window_bytes,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -39,6 +39,9 @@ pub(super) struct Lane {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) place: Place,
+    /// Of the window it is or was in.
+    size: u32,
+    lane: u32,
     pub(super) generation: u32,
     pub(super) committed: usize,
     pub(super) thread: u32,
@@ -59,17 +62,20 @@ pub(super) enum Place {
 
 impl Block {
     /// Reads a header; `None` if it cannot be one.
-    fn parse(header: &[u8], place: Place) -> Option<(u32, Block)> {
+    fn parse(header: &[u8], place: Place) -> Option<Block> {
         if u32_at(header, 0)? != WINDOW_MAGIC {
             return None;
         }
         let progress = u64_at(header, offset_of!(WindowHeader, progress))?;
         let committed = (progress & 0xffff_ffff) as usize;
-        if committed > WINDOW_PAYLOAD {
+        let size = u32_at(header, offset_of!(WindowHeader, size))?;
+        if size > LARGEST_WINDOW || committed > window_bytes(size) - WINDOW_HEADER_SIZE {
             return None;
         }
-        let block = Block {
+        Some(Block {
             place,
+            size,
+            lane: u32_at(header, offset_of!(WindowHeader, lane))?,
             generation: (progress >> 32) as u32,
             committed,
             thread: u32_at(header, offset_of!(WindowHeader, thread))?,
@@ -78,8 +84,7 @@ impl Block {
             lost: u64_at(header, offset_of!(WindowHeader, lost))?,
             earlier_events: u64_at(header, offset_of!(WindowHeader, earlier_events))?,
             checksum: u64_at(header, offset_of!(WindowHeader, checksum))?,
-        };
-        Some((u32_at(header, offset_of!(WindowHeader, lane))?, block))
+        })
     }
 }
 
@@ -170,10 +175,11 @@ impl Spool {
             }
             Place::Window(offset) => {
                 read_exact(&self.windows, &self.windows_path, buffer, offset)?;
-                // A live writer may have moved on to the next generation while we copied.
+                // A live writer may have moved on to the next generation, or to a larger window, while we copied.
                 let mut header = [0u8; WINDOW_HEADER_SIZE];
                 read_exact(&self.windows, &self.windows_path, &mut header, offset)?;
-                if Block::parse(&header, block.place).is_none_or(|(_, now)| now.generation != block.generation) {
+                let now = Block::parse(&header, block.place).map(|now| (now.lane, now.generation));
+                if now != Some((block.lane, block.generation)) {
                     return Ok(false);
                 }
             }
@@ -201,21 +207,36 @@ impl Spool {
         Ok(())
     }
 
+    /// Each window says how large it is, which leads to the next. A lane that moved to a larger window leaves its old
+    /// one as it was, so of several windows of a lane the newest generation counts.
     fn index_windows(&mut self) -> Result<(), SpoolError> {
         let length = file_length(&self.windows, &self.windows_path)?;
-        let fitting = length.saturating_sub(PROCESS_HEADER_SIZE as u64) / WINDOW_SIZE as u64;
-        for number in 0..fitting.min(u64::from(self.process.windows)) as u32 {
-            let offset = PROCESS_HEADER_SIZE as u64 + u64::from(number) * WINDOW_SIZE as u64;
+        let pages = (length / WINDOW_PAGE as u64).saturating_sub(1).min(u64::from(self.process.window_pages));
+        let mut page = 0;
+        let mut damaged = false;
+        while page < pages {
+            let offset = PROCESS_HEADER_SIZE as u64 + page * WINDOW_PAGE as u64;
             let mut header = [0u8; WINDOW_HEADER_SIZE];
             read_exact(&self.windows, &self.windows_path, &mut header, offset)?;
-            match Block::parse(&header, Place::Window(offset)) {
-                Some((lane, block)) if lane == number => {
-                    self.lanes.entry(lane).or_default().window = Some(block);
+            page += match Block::parse(&header, Place::Window(offset)) {
+                Some(block) => {
+                    damaged = false;
+                    let window = &mut self.lanes.entry(block.lane).or_default().window;
+                    if window.is_none_or(|known| known.generation <= block.generation) {
+                        *window = Some(block);
+                    }
+                    1 << block.size
                 }
-                // A window whose header was not written yet belongs to a thread that has not recorded anything.
-                _ if header == [0; WINDOW_HEADER_SIZE] => {}
-                _ => self.note(Damage::Window { lane: number }),
-            }
+                // A window that just begins, or changes its lane, holds nothing; how large it is, is not known then.
+                None if u32_at(&header, offset_of!(WindowHeader, magic)) == Some(0) => 1,
+                None => {
+                    // Its further pages look no better.
+                    if !core::mem::replace(&mut damaged, true) {
+                        self.note(Damage::Window { offset });
+                    }
+                    1
+                }
+            };
         }
         Ok(())
     }
@@ -229,22 +250,22 @@ impl Spool {
             let mut header = [0u8; WINDOW_HEADER_SIZE];
             read_exact(events, &path, &mut header, offset)?;
             let block = Block::parse(&header, Place::Events(offset));
-            let end = block.map(|(_, block)| offset + (WINDOW_HEADER_SIZE + block.committed) as u64);
+            let end = block.map(|block| offset + (WINDOW_HEADER_SIZE + block.committed) as u64);
             let plausible = match end {
                 Some(end) if end <= length => {
                     begins_block(events, &path, end, length)? || {
                         // What follows is no block: only the checksum can tell whether this one's length is right.
                         let mut bytes = vec![0; (end - offset) as usize];
                         read_exact(events, &path, &mut bytes, offset)?;
-                        block.is_some_and(|(_, block)| intact(&bytes, block.checksum))
+                        block.is_some_and(|block| intact(&bytes, block.checksum))
                     }
                 }
                 _ => false,
             };
             match (block, end) {
-                (Some((lane, block)), Some(end)) if plausible => {
+                (Some(block), Some(end)) if plausible => {
                     self.close_gap(&mut gap, offset);
-                    self.enter_block(events, lane, block)?;
+                    self.enter_block(events, block)?;
                     self.indexed = end;
                 }
                 _ => {
@@ -265,8 +286,8 @@ impl Spool {
     /// Takes a block into the index. Two blocks of one generation cannot both be right: a header with a flipped bit says
     /// it is another one, and must not displace it. Unless they are the same: a program that jumped out of the append,
     /// from a signal handler, has appended the block again.
-    fn enter_block(&mut self, events: &File, lane: u32, block: Block) -> Result<(), SpoolError> {
-        let blocks = &mut self.lanes.entry(lane).or_default().blocks;
+    fn enter_block(&mut self, events: &File, block: Block) -> Result<(), SpoolError> {
+        let blocks = &mut self.lanes.entry(block.lane).or_default().blocks;
         if let Some(known) = blocks.get(&block.generation) {
             let mut bytes = vec![0; WINDOW_HEADER_SIZE + known.committed];
             if let Place::Events(offset) = known.place {
@@ -304,8 +325,8 @@ impl Spool {
             Some(_) if rest < WINDOW_HEADER_SIZE as u64 => true,
             Some(events) => {
                 read_exact(events, &self.events_path, &mut header, self.indexed).is_ok()
-                    && Block::parse(&header, Place::Events(self.indexed)).is_some_and(|(lane, block)| {
-                        rest < (WINDOW_HEADER_SIZE + block.committed) as u64 && kept(lane, block.generation)
+                    && Block::parse(&header, Place::Events(self.indexed)).is_some_and(|block| {
+                        rest < (WINDOW_HEADER_SIZE + block.committed) as u64 && kept(block.lane, block.generation)
                     })
             }
             None => false,

@@ -5,6 +5,7 @@ mod atb;
 mod dl;
 mod hal;
 mod mstx;
+mod process;
 mod profiling;
 mod runtime;
 mod task_log;
@@ -27,7 +28,7 @@ stub!(aclrtSetDevice(1) => acl::set_device);
 #[inline(always)]
 fn recording(stack_pointer: usize, frame_pointer: usize, record: impl FnOnce(memscope_recorder::Entry)) {
     // SAFETY: the stub passes the stack pointer on entry, where the return address is until the hook returns.
-    if let Some(_guard) = unsafe { memscope_recorder::slot::Guard::enter(stack_pointer) } {
+    if let Some(_guard) = unsafe { memscope_recorder::slot::Guard::enter(stack_pointer, frame_pointer) } {
         record(memscope_recorder::Entry { stack_pointer, frame_pointer });
     }
 }
@@ -35,10 +36,10 @@ fn recording(stack_pointer: usize, frame_pointer: usize, record: impl FnOnce(mem
 /// The same for code that is called without a stub and takes no stacks.
 #[inline(always)]
 fn hidden<T>(work: impl FnOnce() -> T) -> Option<T> {
-    let mark = 0usize;
-    // SAFETY: the word is on our stack and does not change.
-    let _guard = unsafe { memscope_recorder::slot::Guard::enter(&raw const mark as usize) }?;
+    let mark = memscope_recorder::slot::MARK_WORD;
+    let _guard = memscope_recorder::slot::Guard::enter_at(&mark)?;
     Some(work())
 }
 
+pub(crate) use process::find_originals;
 pub(crate) use task_log::end_all as end_task_logs;

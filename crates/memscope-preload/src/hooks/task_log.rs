@@ -10,7 +10,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use memscope_recorder::device::{SystemKind, system};
 use memscope_recorder::kernel;
-use memscope_recorder::slot::Guard;
+use memscope_recorder::slot::{Guard, MARK_WORD};
 use memscope_recorder::sys;
 use memscope_recorder::task_log::{Execution, MOST_EXECUTIONS, Reading, TaskLog, device_clock, executions, ticks};
 
@@ -245,9 +245,8 @@ fn start_reader(device: u32, short_lines: bool) -> bool {
 extern "C" fn reader(argument: *mut c_void) -> *mut c_void {
     let word = argument as usize;
     let (device, short_lines) = (word as u32, word >> 32 != 0);
-    let mark = core::hint::black_box(word ^ 0x7461_736b_6c6f_6721);
-    // SAFETY: the word is on our stack and does not change.
-    let guard = unsafe { Guard::enter(&raw const mark as usize) };
+    let mark = MARK_WORD;
+    let guard = Guard::enter_at(&mark);
     sys::name_thread(c"msmemscope");
     if let Some(log) = kernel::task_log(device) {
         // SAFETY: this is the log's reader, and the guard is held.

@@ -7,9 +7,9 @@ global_asm!(
     ".globl msmemscope_slot",
     ".hidden msmemscope_slot",
     ".type msmemscope_slot, @object",
-    ".size msmemscope_slot, 64",
+    ".size msmemscope_slot, 128",
     "msmemscope_slot:",
-    ".zero 64",
+    ".zero 128",
     ".popsection",
 );
 

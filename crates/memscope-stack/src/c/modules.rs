@@ -236,12 +236,12 @@ impl Modules {
         const FIRST_LENGTH: usize = 4 * PAGE;
         let old_length = self.capacity * size_of::<Module>();
         let length = FIRST_LENGTH.max(old_length.next_multiple_of(PAGE) * 2);
-        let fresh = memscope_sys::map_anonymous(length).ok()?.cast::<Module>();
+        let fresh = memscope_sys::map_own(length).ok()?.cast::<Module>();
         if let Some(old) = self.entries {
             // SAFETY: the new mapping is larger and disjoint; nothing refers to the old one afterwards.
             unsafe {
                 fresh.copy_from_nonoverlapping(old, self.len);
-                memscope_sys::unmap(old.cast(), old_length);
+                memscope_sys::unmap_own(old.cast(), old_length);
             }
         }
         self.entries = Some(fresh);

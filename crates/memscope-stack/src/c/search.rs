@@ -2,7 +2,7 @@
 //!
 //! A hook that was left by `longjmp` never says so. Whoever finds its mark asks here whether the frame that made it is
 //! among the callers of the frame at hand, on the other side of a signal handler perhaps.
-use super::arch::{self, Frame, Step};
+use super::arch::{self, Step};
 use super::memory::StackMemory;
 use super::{LOWEST_CODE, unload_epoch};
 
@@ -11,8 +11,10 @@ use super::{LOWEST_CODE, unload_epoch};
 pub enum Search {
     /// It is live; `crossed_signal`: as what a signal handler interrupted, or as one of its callers.
     Found { crossed_signal: bool },
-    /// It is not: the walk went past its place, or to the end of the stack, where the last frame was at `top`.
-    Absent { top: usize },
+    /// There is no frame with that place, but it lies between two live ones.
+    Between { crossed_signal: bool },
+    /// No live frame is near it: the walk went to the end of the stack.
+    Absent,
     /// The walk got lost before it could tell: generated code, wrong tables, too many frames.
     Unknown,
 }
@@ -36,9 +38,8 @@ pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
     let mut lowest = frame.slot;
     for _ in 0..MOST_FRAMES {
         if arch::code_address(frame.return_address) < LOWEST_CODE {
-            return Search::Absent { top: frame.slot };
+            return Search::Absent;
         }
-        let Frame { slot: top, .. } = frame;
         let (step, outer) = arch::step_alone(frame, &mut memory, epoch);
         frame = outer;
         match step {
@@ -47,14 +48,14 @@ pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
                 crossed_signal = true;
                 lowest = frame.sp;
             }
-            Step::End => return Search::Absent { top },
+            Step::End => return Search::Absent,
             Step::Unknown | Step::Lost => return Search::Unknown,
         }
         if arch::entry_pointer(&frame) == wanted {
             return Search::Found { crossed_signal };
         }
         if lowest <= wanted && wanted < arch::entry_pointer(&frame) {
-            return Search::Absent { top: frame.slot };
+            return Search::Between { crossed_signal };
         }
     }
     Search::Unknown

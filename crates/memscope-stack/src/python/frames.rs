@@ -343,7 +343,7 @@ impl PythonStack {
     #[inline]
     fn memory(&mut self) -> Option<NonNull<Memory>> {
         if self.memory.is_none() {
-            self.memory = memscope_sys::map_anonymous(size_of::<Memory>()).ok().map(NonNull::cast);
+            self.memory = memscope_sys::map_own(size_of::<Memory>()).ok().map(NonNull::cast);
         }
         self.memory
     }

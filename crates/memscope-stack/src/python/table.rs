@@ -65,7 +65,7 @@ impl<V: Copy> Table<V> {
     #[cold]
     fn grow(&mut self) -> bool {
         let capacity = if self.slots.is_none() { FIRST_CAPACITY } else { (self.mask + 1) * 2 };
-        let Ok(memory) = memscope_sys::map_anonymous(capacity * size_of::<Slot<V>>()) else {
+        let Ok(memory) = memscope_sys::map_own(capacity * size_of::<Slot<V>>()) else {
             // Probing needs one empty slot to end at; up to that the old table still serves.
             return self.slots.is_some() && self.used < self.mask;
         };
@@ -86,7 +86,7 @@ impl<V: Copy> Table<V> {
                 }
             }
             // SAFETY: the old table was mapped by an earlier `grow` and nothing refers to it any more.
-            unsafe { memscope_sys::unmap(old.cast(), (self.mask + 1) * size_of::<Slot<V>>()) };
+            unsafe { memscope_sys::unmap_own(old.cast(), (self.mask + 1) * size_of::<Slot<V>>()) };
         }
         self.slots = Some(slots);
         self.mask = mask;

@@ -25,6 +25,7 @@ pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
 pub mod nr {
     pub const FCNTL: usize = 25;
     pub const MKDIRAT: usize = 34;
+    pub const FTRUNCATE: usize = 46;
     pub const FALLOCATE: usize = 47;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
@@ -37,6 +38,7 @@ pub mod nr {
     pub const CLOCK_GETTIME: usize = 113;
     pub const SCHED_YIELD: usize = 124;
     pub const TGKILL: usize = 131;
+    pub const SIGALTSTACK: usize = 132;
     pub const RT_SIGPROCMASK: usize = 135;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
@@ -44,8 +46,11 @@ pub mod nr {
     pub const MUNMAP: usize = 215;
     pub const MREMAP: usize = 216;
     pub const MMAP: usize = 222;
+    pub const MPROTECT: usize = 226;
+    pub const MUNLOCK: usize = 229;
     pub const MADVISE: usize = 233;
     pub const PRCTL: usize = 167;
     pub const FUTEX: usize = 98;
     pub const PRLIMIT64: usize = 261;
+    pub const PWRITEV2: usize = 287;
 }

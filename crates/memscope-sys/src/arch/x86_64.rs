@@ -29,6 +29,7 @@ pub mod nr {
     pub const CLOSE: usize = 3;
     pub const FSTAT: usize = 5;
     pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const PREAD64: usize = 17;
@@ -38,7 +39,10 @@ pub mod nr {
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
     pub const FCNTL: usize = 72;
+    pub const FTRUNCATE: usize = 77;
     pub const GETPPID: usize = 110;
+    pub const SIGALTSTACK: usize = 131;
+    pub const MUNLOCK: usize = 150;
     pub const GETTID: usize = 186;
     pub const TGKILL: usize = 234;
     pub const CLOCK_GETTIME: usize = 228;
@@ -49,4 +53,5 @@ pub mod nr {
     pub const PRCTL: usize = 157;
     pub const FUTEX: usize = 202;
     pub const PRLIMIT64: usize = 302;
+    pub const PWRITEV2: usize = 328;
 }

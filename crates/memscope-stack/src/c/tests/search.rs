@@ -94,7 +94,7 @@ fn a_hook_that_has_returned_is_absent() {
     case.run();
     // Deeper than where it was, then at the very place it was, then further out.
     enter_hook_below(100);
-    assert!(matches!(case.found, Some(Search::Absent { .. })), "{:?}", case.found);
+    assert!(matches!(case.found, Some(Search::Absent | Search::Between { .. })), "{:?}", case.found);
     CASE.set(&raw mut case);
     extern "C" fn same_place(case: *mut c_void, sp: usize, fp: usize) {
         // SAFETY: called with the case below and the state at entry.
@@ -105,11 +105,10 @@ fn a_hook_that_has_returned_is_absent() {
     }
     // SAFETY: as in `enter_hook`.
     unsafe { hooked((&raw mut case).cast(), same_place) };
-    assert!(matches!(case.found, Some(Search::Absent { .. })), "{:?}", case.found);
+    assert!(matches!(case.found, Some(Search::Absent | Search::Between { .. })), "{:?}", case.found);
     case.wanted -= 1 << 20;
     enter_hook();
-    let here = 0u8;
-    assert!(matches!(case.found, Some(Search::Absent { top }) if top > &raw const here as usize), "{:?}", case.found);
+    assert_eq!(case.found, Some(Search::Absent));
 }
 
 #[test]
@@ -145,7 +144,7 @@ fn a_hook_is_found_from_a_signal_handler_on_its_own_stack() {
         // It has returned; the handler's stack may be above or below.
         case.found = None;
         raise(libc::SIGCONT);
-        assert!(matches!(case.found, Some(Search::Absent { .. })), "{:?}", case.found);
+        assert!(matches!(case.found, Some(Search::Absent | Search::Between { .. })), "{:?}", case.found);
     });
 }
 
@@ -170,7 +169,7 @@ fn a_hook_left_by_a_jump_is_absent() {
     assert_eq!(case.found, Some(Search::Found { crossed_signal: false }));
     for levels in [0, 1, 50] {
         enter_hook_below(levels);
-        assert!(matches!(case.found, Some(Search::Absent { .. })), "{:?}", case.found);
+        assert!(matches!(case.found, Some(Search::Absent | Search::Between { .. })), "{:?}", case.found);
     }
 }
 
@@ -205,12 +204,10 @@ fn a_hook_on_another_stack_is_absent_and_one_on_a_small_stack_is_found() {
         enter_hook_below(3);
     }
     let found = Case::new(|| {
-        let stack = on_a_small_stack(search);
-        STACK.set((stack.start, stack.end));
+        on_a_small_stack(search);
     })
     .run();
-    let (start, end) = STACK.get();
-    assert!(matches!(found, Search::Absent { top } if start < top && top < end), "{found:?}");
+    assert_eq!(found, Search::Absent);
 
     extern "C" fn hook_within() {
         Case::run_within_handler();

@@ -1,0 +1,88 @@
+//! What a forked child must not keep of its parent, and what it needs to get away from it.
+//!
+//! The process's memory is zeroed in a child, so its first event begins a recording of its own. What is left is here, in
+//! ordinary memory that a child gets a copy of: the numbers of the parent's descriptors. Windows are not handed on at all.
+use crate::files::close_inherited;
+use crate::lane;
+use crate::process;
+use crate::slot;
+use crate::writer::Writer;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI32, AtomicU64};
+use memscope_sys::{self as sys, Fd, FileId};
+
+/// A descriptor this process, or the one it was forked from, has open.
+struct Descriptor {
+    number: AtomicI32,
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+/// Of the windows and of the events.
+static DESCRIPTORS: [Descriptor; 2] =
+    [const { Descriptor { number: AtomicI32::new(0), device: AtomicU64::new(0), inode: AtomicU64::new(0) } }; 2];
+
+/// Which of the two spool files.
+#[derive(Clone, Copy)]
+pub(crate) enum Which {
+    Windows = 0,
+    Events = 1,
+}
+
+/// From now on this is the descriptor of that file.
+pub(crate) fn remember(which: Which, descriptor: Fd, file: FileId) {
+    if let Some(place) = DESCRIPTORS.get(which as usize) {
+        place.device.store(file.device, Relaxed);
+        place.inode.store(file.inode, Relaxed);
+        place.number.store(descriptor.0, Relaxed);
+    }
+}
+
+fn close_all_inherited() {
+    for Descriptor { number, device, inode } in &DESCRIPTORS {
+        let file = FileId { device: device.load(Relaxed), inode: inode.load(Relaxed) };
+        close_inherited((Fd(number.swap(0, Relaxed)), file));
+    }
+}
+
+/// For a process that begins: closes and unmaps what it has from the process it was forked from, if any.
+///
+/// # Safety
+/// No lane of this process exists, and nothing of the parent's lanes is in use.
+pub(crate) unsafe fn leave_parent() {
+    close_all_inherited();
+    // SAFETY: passed on.
+    unsafe { sys::unmap_inherited() };
+}
+
+/// What a fork needs to know of the moment before it.
+pub struct Fork {
+    /// The writer of the lane the recorder is at work on: fork was called by a signal handler that interrupted it.
+    interrupted: Option<MaybeUninit<Writer>>,
+}
+
+/// Just before a fork.
+pub fn before() -> Fork {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own, and so is the lane it names; the copy is only ever put back.
+    let interrupted = unsafe {
+        let at_work = core::ptr::addr_of!((*slot).recording).read_volatile() != 0;
+        at_work.then(|| lane::copy_writer((*slot).lane)).flatten()
+    };
+    Fork { interrupted }
+}
+
+/// Right after it, in the child.
+///
+/// A child that returns from the signal handler into the recorder finds a writer as it was, in front of a window of its
+/// own that no file is behind; what it writes there is lost with the event it belongs to.
+pub fn in_child(fork: &Fork) {
+    close_all_inherited();
+    process::is_forked();
+    if let Some(writer) = &fork.interrupted {
+        let slot = slot::current();
+        // SAFETY: the slot is the thread's own; the copy is of the lane that it names, whose memory is zeroes now.
+        unsafe { lane::put_writer((*slot).lane, writer) };
+    }
+}

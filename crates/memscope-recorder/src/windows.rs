@@ -1,0 +1,162 @@
+//! The windows of a process: pieces of one file, handed to lanes and taken back when they move to larger ones.
+use crate::files::SpoolFile;
+use crate::process::{self, Process};
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use memscope_format::layout::{
+    LARGEST_WINDOW, PROCESS_HEADER_SIZE, StopReason, WINDOW_PAGE, WindowHeader, window_bytes,
+};
+use memscope_sys::{self as sys, Errno, Fd};
+
+/// A mapped window, nobody's but its holder's.
+pub(crate) struct Window {
+    /// Where it begins in the file, counted behind the process header.
+    pub(crate) page: u32,
+    pub(crate) size: u32,
+    pub(crate) memory: *mut WindowHeader,
+}
+
+const SIZES: usize = LARGEST_WINDOW as usize + 1;
+/// More windows of a size than this that nobody has are left where they are in the file.
+const MOST_FREE: usize = 256;
+
+/// Windows nobody has, by size: their pages plus one, 0 for none. Zeroed memory is none.
+pub(crate) struct FreeWindows([[AtomicU32; MOST_FREE]; SIZES]);
+
+impl FreeWindows {
+    fn take(&self, size: u32) -> Option<u32> {
+        let places = self.0.get(size as usize)?;
+        let taken = places.iter().find_map(|place| match place.load(Relaxed) {
+            0 => None,
+            page => place.compare_exchange(page, 0, AcqRel, Relaxed).ok(),
+        });
+        taken.map(|page| page - 1)
+    }
+
+    fn put(&self, size: u32, page: u32) {
+        let places = self.0.get(size as usize).map_or([].as_slice(), |places| places.as_slice());
+        for place in places {
+            if place.load(Relaxed) == 0 && place.compare_exchange(0, page + 1, AcqRel, Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+impl Process {
+    /// The smallest window, for a new lane; ends the recording if it does not fit under the user's limit.
+    pub(crate) fn take_first_window(&self) -> Option<Window> {
+        match self.take_window(0) {
+            Ok(window) => Some(window),
+            Err(WindowError::OverCap) => {
+                self.stop(StopReason::SizeCap, Errno(0));
+                None
+            }
+            Err(WindowError::System) => None,
+        }
+    }
+
+    /// Maps a window of that size, its place in the file reserved.
+    pub(crate) fn take_window(&self, size: u32) -> Result<Window, WindowError> {
+        if self.is_stopped() {
+            return Err(WindowError::System);
+        }
+        let header = self.header();
+        let page = match self.free_windows.take(size) {
+            Some(page) => page,
+            None => {
+                let pages = 1 << size;
+                let whole = self.window_bytes() + u64::from(pages) * WINDOW_PAGE as u64;
+                let cap = process::config().size_cap;
+                if cap != 0 && whole + header.appended.load(Relaxed) > cap {
+                    return Err(WindowError::OverCap);
+                }
+                header.window_pages.fetch_add(pages, AcqRel)
+            }
+        };
+        self.map_window(page, size).map_err(|_| {
+            self.free_windows.put(size, page);
+            WindowError::System
+        })
+    }
+
+    fn map_window(&self, page: u32, size: u32) -> Result<Window, Errno> {
+        let offset = PROCESS_HEADER_SIZE as u64 + u64::from(page) * WINDOW_PAGE as u64;
+        let length = window_bytes(size);
+        let descriptor = self.files().windows.descriptor()?;
+        reserve(descriptor, offset, length)?;
+        let memory = sys::map_file(descriptor, offset, length)?;
+        // A child would keep it for nothing. If the kernel refuses, it does.
+        let _ = sys::dont_fork(memory, length);
+        Ok(Window { page, size, memory: memory.as_ptr().cast() })
+    }
+
+    /// Takes back a window that nobody uses any more.
+    pub(crate) fn give_back(&self, window: Window) {
+        let Window { page, size, memory } = window;
+        if let Some(memory) = NonNull::new(memory) {
+            // SAFETY: the window was its holder's alone.
+            unsafe { sys::unmap(memory.cast(), window_bytes(size)) };
+        }
+        self.free_windows.put(size, page);
+    }
+
+    /// Bytes of `windows.spool`.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        PROCESS_HEADER_SIZE as u64 + u64::from(self.header().window_pages.load(Acquire)) * WINDOW_PAGE as u64
+    }
+}
+
+/// Why there is no window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WindowError {
+    /// The user's limit.
+    OverCap,
+    System,
+}
+
+/// Reserves a range of a file so that storing into a mapping of it cannot fail.
+pub(crate) fn reserve(descriptor: Fd, offset: u64, length: usize) -> Result<(), Errno> {
+    if !SpoolFile::may_grow_to(offset + length as u64) {
+        return Err(Errno::ENOSPC);
+    }
+    match sys::fallocate(descriptor, offset, length as u64) {
+        // Some file systems cannot reserve; written zeroes are reserved too.
+        Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
+            const ZEROES: [u8; WINDOW_PAGE] = [0; WINDOW_PAGE];
+            let mut written = 0;
+            while written < length {
+                match sys::write_at(descriptor, &ZEROES, offset + written as u64)? {
+                    0 => return Err(Errno::ENOSPC),
+                    count => written += count,
+                }
+            }
+            Ok(())
+        }
+        answer => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_window_is_handed_out_once_and_by_its_size() {
+        let free = FreeWindows([const { [const { AtomicU32::new(0) }; MOST_FREE] }; SIZES]);
+        assert_eq!(free.take(0), None);
+        free.put(0, 0);
+        free.put(0, 7);
+        free.put(6, 64);
+        assert_eq!((free.take(0), free.take(0), free.take(0)), (Some(0), Some(7), None));
+        assert_eq!((free.take(5), free.take(6), free.take(6)), (None, Some(64), None));
+        // No such size.
+        free.put(7, 1);
+        assert_eq!(free.take(7), None);
+        for page in 0..2 * MOST_FREE as u32 {
+            free.put(1, page);
+        }
+        assert_eq!(core::iter::from_fn(|| free.take(1)).count(), MOST_FREE);
+    }
+}
