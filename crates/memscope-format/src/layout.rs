@@ -146,7 +146,7 @@ pub struct WindowHeader {
     pub lost: AtomicU64,
     /// Events the lane recorded in earlier generations; tells how many a damaged block held.
     pub earlier_events: u64,
-    /// XXH3 of the payload in a block, with the header's own first 56 bytes as seed; 0 in a live window.
+    /// XXH3 of the payload in a block, with the header's own first 56 bytes as seed; nothing in a live window.
     pub checksum: u64,
 }
 
@@ -156,4 +156,12 @@ const _: () = assert!(size_of::<WindowHeader>() == WINDOW_HEADER_SIZE);
 pub fn checksum(header: &[u8; 56], payload: &[u8]) -> u64 {
     let seed = xxhash_rust::xxh3::xxh3_64(header);
     xxhash_rust::xxh3::xxh3_64_with_seed(payload, seed)
+}
+
+/// Puts the checksum into the header of a block.
+pub fn seal(header: &mut [u8; WINDOW_HEADER_SIZE], payload: &[u8]) {
+    let (fields, place) = header.split_at_mut(core::mem::offset_of!(WindowHeader, checksum));
+    if let (Some(fields), Some(place)) = (fields.first_chunk(), place.first_chunk_mut()) {
+        *place = checksum(fields, payload).to_le_bytes();
+    }
 }

@@ -47,7 +47,7 @@ impl Call {
                 match (api.nested)(stack, frame) {
                     PASS => return None,
                     ON_TOP => guard = guard.byte_add(api.second_guard),
-                    _ => (*guard)[0] = 0,
+                    _ => {}
                 }
             }
             // In this order: a signal in between finds no guard, and not one with another's word.

@@ -8,7 +8,7 @@ use crate::forks::{self, Which};
 use crate::names::Path;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
-use memscope_sys::{self as sys, Errno, Fd, FileId, Limit};
+use memscope_sys::{self as sys, Errno, Fd, FileId, Limit, Part};
 
 /// Zeroed memory is a file not yet created.
 pub(crate) struct SpoolFile {
@@ -74,22 +74,18 @@ impl SpoolFile {
     /// Appends a block by one `write`. A short one leaves a torn block, which readers recognise, and is made again.
     ///
     /// # Safety
-    /// `block` must be readable for `length` bytes.
-    pub(crate) unsafe fn append(
-        &self,
-        block: *const u8,
-        length: usize,
-        mut strayed: impl FnMut(Stray),
-    ) -> Result<(), Errno> {
+    /// The parts must be readable.
+    pub(crate) unsafe fn append(&self, block: &[Part; 2], mut strayed: impl FnMut(Stray)) -> Result<(), Errno> {
         const TRIES: usize = 8;
+        let length = block.iter().map(|part| part.length).sum();
         let mut last = Errno::EAGAIN;
         for _ in 0..TRIES {
             let descriptor = self.descriptor()?;
-            // SAFETY: the caller vouches for the range.
+            // SAFETY: the caller vouches for the parts.
             let written = unsafe {
-                match sys::append(descriptor, block, length) {
+                match sys::append(descriptor, block) {
                     // Before Linux 4.16; our own descriptor appends anyway.
-                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => sys::write(descriptor, block, length),
+                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => sys::write(descriptor, block),
                     answer => answer,
                 }
             };
@@ -101,7 +97,7 @@ impl SpoolFile {
                     Err(error) => return Err(error),
                 }
             } else if let Ok(stray @ 1..) = written {
-                // SAFETY: of the same range.
+                // SAFETY: the same parts.
                 let taken = unsafe { take_back(descriptor, block, stray) };
                 strayed(if taken { Stray::TakenBack } else { Stray::Left });
             }
@@ -122,12 +118,12 @@ pub(crate) fn close_inherited((descriptor, file): (Fd, FileId)) {
     }
 }
 
-/// Cuts `length` bytes off the end of the file behind a descriptor, if they are those of `block`.
+/// Cuts `length` bytes off the end of the file behind a descriptor, if they are the first of `block`.
 ///
 /// # Safety
-/// `block` must be readable for `length` bytes.
+/// The parts must be readable.
 #[cold]
-unsafe fn take_back(descriptor: Fd, block: *const u8, length: usize) -> bool {
+unsafe fn take_back(descriptor: Fd, block: &[Part; 2], length: usize) -> bool {
     // A way to the file that no one else can change under us, with a position of its own.
     let mut name = [0u8; 32];
     let Ok(file) = descriptor_path(descriptor, &mut name).and_then(|path| sys::open(path, sys::O_RDWR)) else {
@@ -140,25 +136,29 @@ unsafe fn take_back(descriptor: Fd, block: *const u8, length: usize) -> bool {
     taken
 }
 
-/// Where the file's last `length` bytes begin, if they are those of `block`.
+/// Where the file's last `length` bytes begin, if they are the first of `block`.
 ///
 /// # Safety
-/// `block` must be readable for `length` bytes.
-unsafe fn begins_at(file: Fd, block: *const u8, length: usize) -> Option<u64> {
+/// The parts must be readable.
+unsafe fn begins_at(file: Fd, block: &[Part; 2], length: usize) -> Option<u64> {
     let start = sys::file_length(file).ok()?.checked_sub(length as u64)?;
-    let mut part = [0u8; 512];
-    let mut at = 0;
-    while at < length {
-        let most = part.len().min(length - at);
-        let read = sys::read_at(file, part.get_mut(..most)?, start + at as u64).ok().filter(|read| *read > 0)?;
-        // SAFETY: the caller vouches for the range.
-        let ours = unsafe { core::slice::from_raw_parts(block.add(at), read) };
-        if part.get(..read)? != ours {
-            return None;
+    let mut bytes = [0u8; 512];
+    let mut at = start;
+    let mut left = length;
+    for part in block {
+        let mut compared = 0;
+        while compared < part.length && left > 0 {
+            let most = bytes.len().min(part.length - compared).min(left);
+            let read = sys::read_at(file, bytes.get_mut(..most)?, at).ok().filter(|read| *read > 0)?;
+            // SAFETY: the caller vouches for the part.
+            let ours = unsafe { core::slice::from_raw_parts(part.data.add(compared), read) };
+            if bytes.get(..read)? != ours {
+                return None;
+            }
+            (compared, at, left) = (compared + read, at + read as u64, left - read);
         }
-        at += read;
     }
-    Some(start)
+    (left == 0).then_some(start)
 }
 
 /// `/proc/self/fd/<n>`.
@@ -216,14 +216,16 @@ mod tests {
         fs::write(&path, "theirs").unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let descriptor = Fd(file.as_raw_fd());
-        let block: Vec<u8> = (0..3000u32).map(|number| number as u8).collect();
-        // SAFETY: the block's own range.
+        let bytes: Vec<u8> = (0..3000u32).map(|number| number as u8).collect();
+        let (header, payload) = bytes.split_at(64);
+        let block = [header, payload].map(|part| Part { data: part.as_ptr(), length: part.len() });
+        // SAFETY: the parts are of the vector.
         unsafe {
-            assert_eq!(sys::append(descriptor, block.as_ptr(), block.len()), Ok(3000));
+            assert_eq!(sys::append(descriptor, &block), Ok(3000));
             assert_eq!(fs::metadata(&path).unwrap().len(), 3006);
-            assert!(take_back(descriptor, block.as_ptr(), block.len()));
+            assert!(take_back(descriptor, &block, 3000));
             assert_eq!(fs::read(&path).unwrap(), b"theirs");
-            assert!(!take_back(descriptor, block.as_ptr(), 3));
+            assert!(!take_back(descriptor, &block, 3));
             assert_eq!(fs::read(&path).unwrap(), b"theirs");
         }
         fs::remove_file(&path).unwrap();
@@ -232,7 +234,8 @@ mod tests {
     #[test]
     fn what_has_no_end_refuses_bytes_of_ours() {
         let (_reader, writer) = std::io::pipe().unwrap();
-        // SAFETY: three bytes of a literal.
-        assert!(unsafe { sys::append(Fd(writer.as_raw_fd()), b"abc".as_ptr(), 3) }.is_err());
+        let block = [b"abc", b"def"].map(|part| Part { data: part.as_ptr(), length: part.len() });
+        // SAFETY: the parts are literals.
+        assert!(unsafe { sys::append(Fd(writer.as_raw_fd()), &block) }.is_err());
     }
 }

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use memscope_format::layout::{
     self, CONFIG_CAPACITY, CalibrationSlot, ClockKind, PATH_CAPACITY, ProcessHeader, StopReason, notes,
 };
-use memscope_sys::{self as sys, Clock, Errno, clock_ns};
+use memscope_sys::{self as sys, Clock, Errno, Part, clock_ns};
 
 /// Most threads of a process that can record at the same time; more are counted as lost.
 pub(crate) const MAX_LANES: usize = 8192;
@@ -426,11 +426,7 @@ impl Process {
         self.impatient.store(true, Relaxed);
         let began = self.starting_ns.load(Relaxed);
         let takes_ever = began != 0 && clock_ns(Clock::Monotonic).saturating_sub(began) > LONGEST_NS;
-        if takes_ever || !self.has_thread(state.thread()) {
-            Patience::StartOver
-        } else {
-            Patience::GiveUp
-        }
+        if takes_ever || !self.has_thread(state.thread()) { Patience::StartOver } else { Patience::GiveUp }
     }
 
     /// The lane of that number; its owner says whether it is one.
@@ -458,8 +454,9 @@ impl Process {
     /// Appends one block with a single `write`; a short write leaves a torn block that readers recognise.
     ///
     /// # Safety
-    /// `block` must be readable for `length` bytes.
-    pub(crate) unsafe fn append(&self, block: *const u8, length: usize) -> Result<(), AppendError> {
+    /// The parts must be readable.
+    pub(crate) unsafe fn append(&self, block: &[Part; 2]) -> Result<(), AppendError> {
+        let length: usize = block.iter().map(|part| part.length).sum();
         if self.is_stopped() {
             return Err(AppendError::Final);
         }
@@ -480,8 +477,8 @@ impl Process {
                 header.strays_left.fetch_add(1, Relaxed);
             }
         };
-        // SAFETY: the caller vouches for the range.
-        match unsafe { self.files().events.append(block, length, strayed) } {
+        // SAFETY: the caller vouches for the parts.
+        match unsafe { self.files().events.append(block, strayed) } {
             Ok(()) => {
                 header.appended.fetch_add(length as u64, AcqRel);
                 Ok(())

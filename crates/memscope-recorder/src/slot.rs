@@ -103,23 +103,30 @@ impl Slot {
         compiler_fence(SeqCst);
     }
 
-    /// The hook that held the guard was left by a jump and will not come back. If it was left in the recorder itself, its
-    /// half-made record is dropped, and everything later records would refer to is begun anew.
+    /// The hook that held the guard was left by a jump and will not come back: `guard` is the one that has it instead. If
+    /// it was left in the recorder itself, its half-made record is dropped, and everything later records would refer to is
+    /// begun anew.
     ///
     /// # Safety
-    /// `slot` is the calling thread's, which is not in the recorder.
+    /// `slot` is the calling thread's, which is not in the recorder; `guard` is of a hook at work on it.
     #[cold]
-    pub(crate) unsafe fn abandoned(slot: *mut Slot) {
-        // SAFETY: the caller vouches for the slot.
+    unsafe fn replace_abandoned(slot: *mut Slot, guard: usize) -> Nested {
+        // SAFETY: the caller vouches for the slot, and for the word at the guard.
         unsafe {
+            // First, so that a signal handler finds the lane in use. Before the second store it finds a guard whose word
+            // is not there, and does this work itself.
+            (*slot).guard_word = *((guard & !MARK) as *const usize);
+            compiler_fence(SeqCst);
+            (*slot).guard = guard;
+            compiler_fence(SeqCst);
             let progress = Progress(ptr::addr_of!((*slot).recording).read_volatile());
-            if progress.0 == 0 {
-                return;
+            if progress.0 != 0 {
+                lane::recover((*slot).lane, |published| progress.missing(published));
+                // Last: this, too, may be left by a jump.
+                Slot::set(slot, Progress::IDLE);
             }
-            lane::recover((*slot).lane, |published| progress.missing(published));
-            // Last: this, too, may be left by a jump.
-            Slot::set(slot, Progress::IDLE);
         }
+        Nested::Instead
     }
 }
 
@@ -136,7 +143,7 @@ const SAME_STACK: usize = 64 << 20;
 pub enum Nested {
     /// It is part of what the other hook does, or cannot be recorded now and was counted: it passes unrecorded.
     Pass = 0,
-    /// The other hook was left by a jump: the guard is this one's.
+    /// The other hook was left by a jump: the guard is this one's already.
     Instead = 1,
     /// It comes from a signal handler that interrupted the other, which is outside of the recorder: it is recorded, under
     /// the second guard.
@@ -166,10 +173,7 @@ pub unsafe fn nested(stack_pointer: usize, frame_pointer: usize) -> Nested {
             Search::Found { crossed_signal } => within(slot, crossed_signal),
             // A mark is no frame's place, but lies in one.
             Search::Between { crossed_signal } if is_mark => within(slot, crossed_signal),
-            Search::Between { .. } | Search::Absent => {
-                Slot::abandoned(slot);
-                Nested::Instead
-            }
+            Search::Between { .. } | Search::Absent => Slot::replace_abandoned(slot, stack_pointer),
             Search::Unknown => by_place(slot, stack_pointer),
         }
     }
@@ -180,12 +184,11 @@ unsafe fn nested_at(place: usize) -> Nested {
     let slot = current();
     // SAFETY: the slot is the thread's own.
     unsafe {
-        if word_stays(slot) {
-            return by_place(slot, place);
+        match word_stays(slot) {
+            true => by_place(slot, place | MARK),
+            false => Slot::replace_abandoned(slot, place | MARK),
         }
-        Slot::abandoned(slot);
     }
-    Nested::Instead
 }
 
 /// Whether the word at the guard is what it was. Changed, it tells that the hook has gone; unchanged, it tells little.
@@ -219,13 +222,12 @@ unsafe fn lost(slot: *mut Slot) -> Nested {
 
 /// Where the stack cannot be walked: a hook within another has the smaller stack pointer, unless it is on a stack for
 /// signal handlers.
-unsafe fn by_place(slot: *mut Slot, place: usize) -> Nested {
-    // SAFETY: the caller passes the thread's own slot.
+unsafe fn by_place(slot: *mut Slot, guard: usize) -> Nested {
+    // SAFETY: the caller passes the thread's own slot and its own guard.
     unsafe {
-        let is_outer = place.wrapping_sub((*slot).guard & !MARK) <= SAME_STACK;
+        let is_outer = (guard & !MARK).wrapping_sub((*slot).guard & !MARK) <= SAME_STACK;
         if is_outer && !memscope_sys::is_on_signal_stack() {
-            Slot::abandoned(slot);
-            return Nested::Instead;
+            return Slot::replace_abandoned(slot, guard);
         }
         // Our own work calls no hooked function where the stack cannot be walked.
         let recording = ptr::addr_of!((*slot).recording).read_volatile() != 0;
@@ -271,7 +273,7 @@ impl Guard {
             if (*slot).guard != 0 {
                 match judge() {
                     Nested::Pass => return None,
-                    Nested::Instead => (*slot).guard = 0,
+                    Nested::Instead => return Some(Guard { words }),
                     Nested::OnTop => words = ptr::addr_of_mut!((*slot).on_top).cast(),
                 }
             }

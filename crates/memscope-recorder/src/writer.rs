@@ -12,6 +12,7 @@ use memscope_format::layout::{
 };
 use memscope_format::record::StackRef;
 use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
+use memscope_sys::Part;
 
 /// What every event touches is in the first cache lines: between two events the program has used the cache for itself.
 #[repr(C)]
@@ -219,15 +220,17 @@ impl Writer {
         /// Events lost before the next attempt, at first and at most.
         const PAUSE: u32 = 64;
         const LONGEST_PAUSE: u32 = 1 << 16;
-        let length = self.published() - self.window as usize;
-        let window = self.window;
-        // SAFETY: the window is mapped and, until the generation is bumped, changed by nobody; header and committed
-        // payload are `length` bytes. The process outlives its lanes.
+        let payload = self.published() - self.payload();
+        // SAFETY: the window is mapped and, until the generation is bumped, nothing of it changes but the count of lost
+        // events, of which the block has that of now. The process outlives its lanes.
         let appended = unsafe {
-            let header = window.cast::<[u8; 56]>().read();
-            let payload = core::slice::from_raw_parts(self.payload() as *const u8, length - WINDOW_HEADER_SIZE);
-            ptr::addr_of_mut!((*window).checksum).write(layout::checksum(&header, payload));
-            (*self.process).append(window.cast::<u8>(), length)
+            let mut header = self.window.cast::<[u8; WINDOW_HEADER_SIZE]>().read();
+            let bytes = core::slice::from_raw_parts(self.payload() as *const u8, payload);
+            layout::seal(&mut header, bytes);
+            (*self.process).append(&[
+                Part { data: header.as_ptr(), length: header.len() },
+                Part { data: bytes.as_ptr(), length: bytes.len() },
+            ])
         };
         match appended {
             Ok(()) => {
@@ -339,7 +342,6 @@ impl Writer {
             (*self.window).base_ticks = ticks;
             (*self.window).base_monotonic_ns = monotonic_ns;
             (*self.window).earlier_events = self.events;
-            (*self.window).checksum = 0;
         }
         self.limit = self.end() - MAX_EVENT;
         self.commit(self.payload() as *mut u8);

@@ -59,15 +59,6 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize, Errno> {
     result(unsafe { syscall6(nr::READ, [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) })
 }
 
-/// One `write`; fewer bytes than asked for are not an error.
-///
-/// # Safety
-/// `data` must be readable for `length` bytes. A pointer and not a slice, because the bytes may be shared memory.
-pub unsafe fn write(fd: Fd, data: *const u8, length: usize) -> Result<usize, Errno> {
-    // SAFETY: the caller vouches for the range.
-    result(unsafe { syscall6(nr::WRITE, [fd.0 as usize, data as usize, length, 0, 0, 0]) })
-}
-
 /// One `pwrite` of `data` at `offset`.
 pub fn write_at(fd: Fd, data: &[u8], offset: u64) -> Result<usize, Errno> {
     // SAFETY: the kernel only reads the borrowed bytes.
@@ -84,16 +75,32 @@ pub fn read_at(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     })
 }
 
-/// One write at the end of the file, whatever the descriptor's flags and position, which stays. Refused for what has no
-/// end: pipes, sockets, terminals. Linux 4.16.
+/// A range of bytes to be written. Pointers and not slices, because the bytes may be shared memory.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Part {
+    pub data: *const u8,
+    pub length: usize,
+}
+
+/// One write of both parts at the end of the file, whatever the descriptor's flags and position, which stays. Refused for
+/// what has no end: pipes, sockets, terminals. Linux 4.16.
 ///
 /// # Safety
-/// As for [`write`].
-pub unsafe fn append(fd: Fd, data: *const u8, length: usize) -> Result<usize, Errno> {
+/// The parts must be readable.
+pub unsafe fn append(fd: Fd, parts: &[Part; 2]) -> Result<usize, Errno> {
     const RWF_APPEND: usize = 0x10;
-    let part = [data as usize, length];
-    // SAFETY: the caller vouches for the range; one part is one pair of words. Offset 0 counts for no file.
-    result(unsafe { syscall6(nr::PWRITEV2, [fd.0 as usize, part.as_ptr() as usize, 1, 0, 0, RWF_APPEND]) })
+    // SAFETY: the caller vouches for the ranges; a part is an `iovec`. Offset 0 counts for no file.
+    result(unsafe { syscall6(nr::PWRITEV2, [fd.0 as usize, parts.as_ptr() as usize, parts.len(), 0, 0, RWF_APPEND]) })
+}
+
+/// One `writev`; fewer bytes than asked for are not an error.
+///
+/// # Safety
+/// The parts must be readable.
+pub unsafe fn write(fd: Fd, parts: &[Part; 2]) -> Result<usize, Errno> {
+    // SAFETY: the caller vouches for the ranges; a part is an `iovec`.
+    result(unsafe { syscall6(nr::WRITEV, [fd.0 as usize, parts.as_ptr() as usize, parts.len(), 0, 0, 0]) })
 }
 
 /// Cuts or extends the file to `length`.

@@ -37,9 +37,7 @@ pub fn map_own(length: usize) -> Result<NonNull<u8>, Errno> {
     let place = if fresh < CAPACITY { HIGHEST.fetch_add(1, Relaxed) } else { 0 };
     let (reused, unused) = MAPPINGS.split_at(place.min(CAPACITY));
     for mapping in unused.iter().chain(reused) {
-        if mapping.address.load(Relaxed) == 0
-            && mapping.address.compare_exchange(0, TAKEN, Acquire, Relaxed).is_ok()
-        {
+        if mapping.address.load(Relaxed) == 0 && mapping.address.compare_exchange(0, TAKEN, Acquire, Relaxed).is_ok() {
             mapping.length.store(length, Relaxed);
             mapping.address.store(memory.as_ptr() as usize, Release);
             break;

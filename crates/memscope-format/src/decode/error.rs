@@ -77,7 +77,9 @@ impl fmt::Display for Damage {
             Damage::Record { lane, generation, offset } => {
                 write!(f, "lane {lane}: block {generation} is unreadable from byte {offset} on")
             }
-            Damage::Window { offset } => write!(f, "{}: the window at offset {offset} is damaged", layout::WINDOWS_FILE),
+            Damage::Window { offset } => {
+                write!(f, "{}: the window at offset {offset} is damaged", layout::WINDOWS_FILE)
+            }
         }
     }
 }

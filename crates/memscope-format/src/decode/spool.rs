@@ -222,7 +222,8 @@ impl Spool {
                 Some(block) => {
                     damaged = false;
                     let window = &mut self.lanes.entry(block.lane).or_default().window;
-                    if window.is_none_or(|known| known.generation <= block.generation) {
+                    let newness = |block: &Block| (block.generation, block.committed);
+                    if window.is_none_or(|known| newness(&known) <= newness(&block)) {
                         *window = Some(block);
                     }
                     1 << block.size
@@ -285,7 +286,7 @@ impl Spool {
 
     /// Takes a block into the index. Two blocks of one generation cannot both be right: a header with a flipped bit says
     /// it is another one, and must not displace it. Unless they are the same: a program that jumped out of the append,
-    /// from a signal handler, has appended the block again.
+    /// from a signal handler, has appended the block again, perhaps with more events lost.
     fn enter_block(&mut self, events: &File, block: Block) -> Result<(), SpoolError> {
         let blocks = &mut self.lanes.entry(block.lane).or_default().blocks;
         if let Some(known) = blocks.get(&block.generation) {
@@ -294,8 +295,10 @@ impl Spool {
                 read_exact(events, &self.events_path, &mut bytes, offset)?;
             }
             if intact(&bytes, known.checksum) {
+                let again = (block.committed, block.base_ticks, block.earlier_events)
+                    == (known.committed, known.base_ticks, known.earlier_events);
                 if let Place::Events(offset) = block.place
-                    && block.checksum != known.checksum
+                    && !again
                 {
                     self.note(Damage::Gap { offset, length: (WINDOW_HEADER_SIZE + block.committed) as u64 });
                 }

@@ -47,6 +47,8 @@ pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
             Step::Interrupted => {
                 crossed_signal = true;
                 lowest = frame.sp;
+                // Its place is in the kernel's record of registers, not on the stack it was interrupted on.
+                continue;
             }
             Step::End => return Search::Absent,
             Step::Unknown | Step::Lost => return Search::Unknown,

@@ -30,7 +30,7 @@ pub mod nr {
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
     pub const READ: usize = 63;
-    pub const WRITE: usize = 64;
+    pub const WRITEV: usize = 66;
     pub const PREAD64: usize = 67;
     pub const PWRITE64: usize = 68;
     pub const READLINKAT: usize = 78;

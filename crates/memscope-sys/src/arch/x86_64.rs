@@ -25,7 +25,7 @@ pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
 /// System call numbers of this architecture.
 pub mod nr {
     pub const READ: usize = 0;
-    pub const WRITE: usize = 1;
+    pub const WRITEV: usize = 20;
     pub const CLOSE: usize = 3;
     pub const FSTAT: usize = 5;
     pub const MMAP: usize = 9;

@@ -1,0 +1,104 @@
+//! Random programs of signals, jumps, forks, threads and unloaded libraries: every call they made is recorded, or counted
+//! as lost.
+use memscope_format::decode::EventKind;
+use memscope_tests::{Recorded, Workshop, random};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+struct Counted {
+    events: u64,
+    /// Calls that were left half way, which may be seen or not.
+    left: u64,
+}
+
+fn counted(directory: &Path, pid: u32) -> Counted {
+    let bytes = fs::read(directory.join(pid.to_string())).expect("every process counts");
+    let count = |index: usize| u64::from_le_bytes(bytes[index * 8..][..8].try_into().unwrap());
+    Counted { events: count(0), left: count(1) }
+}
+
+fn recorded_events(process: &Recorded) -> u64 {
+    let counts = |kind: &EventKind| {
+        matches!(
+            kind,
+            EventKind::HostAlloc { .. }
+                | EventKind::HostFree { .. }
+                | EventKind::HostMap { .. }
+                | EventKind::HostUnmap { .. }
+        )
+    };
+    process.raw.iter().filter(|event| counts(&event.kind)).count() as u64
+}
+
+/// Runs a random program that does `what` and compares every process of it with its own count.
+fn chaos(what: &str, c_depth: u32) -> (u64, u64) {
+    let seed = random()() % 1_000_000;
+    let workshop = Workshop::new();
+    let program = workshop.compile("chaos.c");
+    let heap = workshop.compile_library("chaos_heap.c", "libchaos_heap.so", &[]);
+    let plugin = ["-DFUNCTION=work", "-DLOADED=11", "-DCALLED=22", "-DUNLOADED=33"];
+    let plugin = workshop.compile_library("plugin.c", "libplugin.so", &plugin);
+    let counts = workshop.directory("counts");
+    let recorder = workshop.recorder().c_stacks(c_depth).preload_after(&heap);
+    let mut command = Command::new(&program);
+    command.arg(seed.to_string()).arg(what).arg(&plugin).env("CHAOS_COUNTS", &counts);
+    let recording = workshop.run(&recorder, command);
+    let context = format!("seed {seed}, {what}, depth {c_depth}");
+    assert!(recording.output.status.success(), "{context}: {:?}", recording.output);
+    let (mut events, mut lost) = (0, 0);
+    for process in &recording.processes {
+        let counted = counted(&counts, process.info.pid);
+        let found = recorded_events(process) + process.outcome.lost_events;
+        assert_eq!(process.outcome.damage, Vec::<String>::new(), "{context}");
+        assert!(
+            found.abs_diff(counted.events) <= counted.left,
+            "{context}, process {}: {} recorded, {} lost, {} made, {} left half way",
+            process.info.pid,
+            found - process.outcome.lost_events,
+            process.outcome.lost_events,
+            counted.events,
+            counted.left
+        );
+        (events, lost) = (events + found, lost + process.outcome.lost_events);
+    }
+    let processes = fs::read_dir(&counts).unwrap().count();
+    assert_eq!(recording.processes.len(), processes, "{context}: every process that did anything is recorded");
+    (events, lost)
+}
+
+#[test]
+fn threads_and_unloaded_libraries_are_recorded_exactly() {
+    for depth in [0, 16] {
+        let (events, lost) = chaos("u", depth);
+        assert!(events > 40_000 && lost == 0, "{events} {lost}");
+    }
+}
+
+#[test]
+fn calls_of_signal_handlers_are_recorded_or_counted() {
+    for (what, depth) in [("s", 0), ("s", 16), ("sa", 0), ("sa", 16)] {
+        chaos(what, depth);
+    }
+}
+
+#[test]
+fn calls_around_jumps_are_recorded_or_counted() {
+    for (what, depth) in [("sj", 0), ("sj", 16), ("saj", 0), ("saj", 16)] {
+        chaos(what, depth);
+    }
+}
+
+#[test]
+fn forks_of_every_kind_are_recorded_or_counted() {
+    for (what, depth) in [("fvu", 0), ("fvu", 16), ("sfF", 0), ("saF", 16)] {
+        chaos(what, depth);
+    }
+}
+
+#[test]
+fn everything_at_once_is_recorded_or_counted() {
+    for depth in [0, 16] {
+        chaos("sajfFvu", depth);
+    }
+}
