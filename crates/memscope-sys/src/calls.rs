@@ -245,7 +245,8 @@ pub fn is_readable(address: usize) -> bool {
     const INVALID_HOW: usize = usize::MAX;
     // SAFETY: with an invalid `how` the kernel copies the set in and then refuses; no signal mask changes.
     let raw = unsafe { syscall6(nr::RT_SIGPROCMASK, [INVALID_HOW, address, 0, 8, 0, 0]) };
-    result(raw) != Err(Errno::EFAULT)
+    // No set at all is not read.
+    address != 0 && result(raw) != Err(Errno::EFAULT)
 }
 
 #[cfg(test)]
@@ -256,7 +257,7 @@ mod tests {
     fn readable_tells_mapped_from_unmapped() {
         let word = 1u64;
         assert!(is_readable(&raw const word as usize));
-        assert!(!is_readable(8));
+        assert!(!is_readable(8) && !is_readable(0));
         let page = map_anonymous(4096).unwrap();
         assert!(is_readable(page.as_ptr() as usize));
         // SAFETY: nobody else knows the page.

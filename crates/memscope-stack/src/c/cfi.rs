@@ -43,6 +43,11 @@ impl Tables {
         }
     }
 
+    /// Whether the tables describe a function that begins at `pc`.
+    pub(super) fn begins_function(&self, pc: usize) -> bool {
+        self.function_at(pc).is_some_and(|function| function.begin == pc)
+    }
+
     fn function_at(&self, pc: usize) -> Option<Function> {
         if self.header == 0 {
             return None;

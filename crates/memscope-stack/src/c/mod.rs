@@ -18,6 +18,7 @@ mod modules;
 mod remembered;
 #[cfg(target_arch = "x86_64")]
 mod rows;
+mod search;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 
@@ -29,6 +30,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use memory::StackMemory;
 use modules::Modules;
 use remembered::{Fresh, Remembered};
+pub use search::{Search, find_frame};
 
 /// Most frames a capture can be asked for.
 pub const MAX_DEPTH: usize = 1000;
@@ -286,7 +288,7 @@ impl CStack {
         if crosses_signal || node == NodeId::NONE {
             // Frames outside a signal may lie on another stack, in no order: not worth remembering.
             self.remembered.forget();
-        } else if base == 0 && end == Step::End {
+        } else if base == 0 && matches!(end, Step::End | Step::Unknown) {
             self.remembered.set_complete();
         } else if base == 0 && arch::code_address(frame.return_address) < LOWEST_CODE {
             self.remembered.set_complete_at(frame.slot, frame.return_address, rule);

@@ -322,7 +322,7 @@ pub(super) fn initialise() {
 }
 
 #[cold]
-fn loaded_object_at(address: usize) -> Option<Module> {
+pub(super) fn loaded_object_at(address: usize) -> Option<Module> {
     let module = match FIND_OBJECT.load(Ordering::Acquire) {
         0 => object_by_iteration(address),
         // SAFETY: what dlsym returned for `_dl_find_object` is a function of this type.

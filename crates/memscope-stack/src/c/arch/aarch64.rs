@@ -80,6 +80,11 @@ pub(in super::super) fn step(
     _near: &mut NearRows,
     _epoch: u32,
 ) -> (Step, Rule, Frame) {
+    step_of_records(frame, memory)
+}
+
+#[inline(always)]
+fn step_of_records(frame: Frame, memory: &mut StackMemory) -> (Step, Rule, Frame) {
     let record = frame.fp;
     if record == 0 {
         return (Step::End, Rule, frame);
@@ -94,6 +99,43 @@ pub(in super::super) fn step(
     };
     let sp = slot.wrapping_add(WORD);
     (Step::Outer, Rule, Frame { slot, return_address, sp, fp })
+}
+
+/// The same for a walk that belongs to no lane. It goes on through a signal handler's frame to what was interrupted: the
+/// kernel puts a frame record with the interrupted x29 on the handler's stack, which may be another one.
+pub(in super::super) fn step_alone(frame: Frame, memory: &mut StackMemory, _epoch: u32) -> (Step, Frame) {
+    if !returns_to_the_kernel(code_address(frame.return_address)) {
+        let (step, _, outer) = step_of_records(frame, memory);
+        return (step, outer);
+    }
+    let Some(fp) = memory.read(frame.fp) else { return (Step::Lost, frame) };
+    if fp == 0 {
+        return (Step::End, frame);
+    }
+    if !memscope_sys::is_readable(fp) {
+        return (Step::Lost, frame);
+    }
+    memory.enter(fp);
+    let slot = fp.wrapping_add(WORD);
+    let (Some(outer_fp), Some(return_address)) = (memory.read(fp), memory.read(slot)) else {
+        return (Step::Lost, frame);
+    };
+    (Step::Interrupted, Frame { slot, return_address, sp: slot.wrapping_add(WORD), fp: outer_fp })
+}
+
+/// Whether `address` is where a signal handler returns to.
+fn returns_to_the_kernel(address: usize) -> bool {
+    /// `mov x8, #139; svc #0`
+    const SIGNAL_RETURN: [u32; 2] = [0xd280_1168, 0xd400_0001];
+    address.is_multiple_of(4)
+        && memscope_sys::is_readable(address)
+        // SAFETY: just found readable; code does not go away under a frame that returns to it.
+        && unsafe { (address as *const [u32; 2]).read() } == SIGNAL_RETURN
+}
+
+/// What a hook entered with this frame was given as its stack pointer.
+pub(in super::super) fn entry_pointer(frame: &Frame) -> usize {
+    frame.slot.wrapping_sub(WORD)
 }
 
 /// Has the cache line at `address` fetched; any address will do.

@@ -3,7 +3,7 @@
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod current;
 
-pub(super) use current::{NearRows, Rule, code_address, entry, epoch_began, prefetch, step};
+pub(super) use current::{NearRows, Rule, code_address, entry, entry_pointer, epoch_began, prefetch, step, step_alone};
 
 /// One activation of a function, as seen when the call it is in returns.
 #[derive(Clone, Copy)]
@@ -33,8 +33,10 @@ pub(super) enum Step {
     Outer,
     /// A signal handler's frame was left for the frame it interrupted, possibly on another stack.
     Interrupted,
-    /// It was the outermost frame, or the last one whose return address anything is known about.
+    /// It was the outermost frame.
     End,
+    /// Nothing is known about its return address.
+    Unknown,
     /// Something should follow, but the stack does not look as the tables say.
     Lost,
 }

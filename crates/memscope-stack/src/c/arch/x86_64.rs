@@ -1,7 +1,7 @@
 //! x86-64: no frame pointers, so by unwind rows. A call pushes the return address, so it lies right below the CFA.
 use super::super::cfi::{Found, Registers, Tables};
 use super::super::memory::StackMemory;
-use super::super::modules::Modules;
+use super::super::modules::{self, Module, Modules};
 pub(in super::super) use super::super::rows::NearRows;
 use super::super::rows::{self, Key, Row, SavedFp};
 use super::{Frame, Step};
@@ -39,6 +39,27 @@ pub(in super::super) fn step(
         Some(row) => row,
         None => far_row(frame.return_address, frame.is_interrupted(), epoch, modules, near),
     };
+    step_by(row, frame, memory)
+}
+
+/// The same for a walk that belongs to no lane: the process's rows are all it has, and it keeps nothing.
+pub(in super::super) fn step_alone(frame: Frame, memory: &mut StackMemory, epoch: u32) -> (Step, Frame) {
+    let key = Key::new(frame.return_address, frame.is_interrupted(), epoch);
+    let row = match key.and_then(rows::find) {
+        Some(row) => row,
+        None => row_of(frame.return_address, frame.is_interrupted(), key, modules::loaded_object_at),
+    };
+    let (step, _, outer) = step_by(row, frame, memory);
+    (step, outer)
+}
+
+/// What a hook entered with this frame was given as its stack pointer.
+pub(in super::super) fn entry_pointer(frame: &Frame) -> usize {
+    frame.slot
+}
+
+#[inline(always)]
+fn step_by(row: Row, frame: Frame, memory: &mut StackMemory) -> (Step, Rule, Frame) {
     if row.is_simple() {
         let base = if row.is_fp_based() { frame.fp } else { frame.sp };
         let cfa = base.wrapping_add_signed(row.cfa_offset());
@@ -78,8 +99,10 @@ fn unusual_step(frame: &mut Frame, row: Row, memory: &mut StackMemory) -> Step {
         (outer(frame, row, memory), Step::Outer)
     } else if row == Row::SIGNAL {
         (interrupted(frame, memory), Step::Interrupted)
-    } else {
+    } else if row == Row::END {
         return Step::End;
+    } else {
+        return Step::Unknown;
     };
     let Some(outer) = outer else { return Step::Lost };
     *frame = outer;
@@ -184,7 +207,7 @@ fn far_row(return_address: usize, is_interrupted: bool, epoch: u32, modules: &mu
     let key = Key::new(return_address, is_interrupted, epoch);
     let row = match key.and_then(rows::find) {
         Some(row) => row,
-        None => row_of(return_address, is_interrupted, key, modules),
+        None => row_of(return_address, is_interrupted, key, |pc| modules.at(pc).copied()),
     };
     if !is_interrupted && row != Row::UNKNOWN {
         near.insert(return_address, row);
@@ -195,10 +218,15 @@ fn far_row(return_address: usize, is_interrupted: bool, epoch: u32, modules: &mu
 /// The row for a frame not in the cache, put there if it can be found again: an address outside all objects may belong
 /// to a library that is loaded later.
 #[cold]
-fn row_of(return_address: usize, is_interrupted: bool, key: Option<Key>, modules: &mut Modules) -> Row {
+fn row_of(
+    return_address: usize,
+    is_interrupted: bool,
+    key: Option<Key>,
+    module_at: impl FnOnce(usize) -> Option<Module>,
+) -> Row {
     // A return address may be the first byte of the next function; the call it belongs to is not.
     let pc = if is_interrupted { return_address } else { return_address.wrapping_sub(1) };
-    let Some(module) = modules.at(pc) else { return Row::UNKNOWN };
+    let Some(module) = module_at(pc) else { return Row::UNKNOWN };
     let tables = Tables { header: module.unwind_header, start: module.unwind_start, end: module.unwind_end };
     let row = match tables.find(pc, REGISTERS) {
         Found::Row(row) => row,
@@ -208,6 +236,10 @@ fn row_of(return_address: usize, is_interrupted: bool, key: Option<Key>, modules
                 && unsafe { (return_address as *const [u8; SIGNAL_RETURN.len()]).read() } == SIGNAL_RETURN
             {
                 Row::SIGNAL
+            } else if !is_interrupted && tables.begins_function(return_address) {
+                // Behind no call but at the beginning of a function: put there by hand (`makecontext`), to be returned into
+                // when the first function of a stack ends.
+                Row::END
             } else {
                 Row::UNKNOWN
             }

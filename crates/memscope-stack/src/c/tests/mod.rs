@@ -1,5 +1,6 @@
 //! Captures compared, frame by frame, with those of the C++ runtime's unwinder at the same point.
 mod incremental;
+mod search;
 mod shapes;
 mod surroundings;
 mod tables;

@@ -93,9 +93,9 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
     compare_in_this_thread();
 }
 
-type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+pub(super) type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-fn handle(signal: c_int, handler: Handler, flags: c_int) {
+pub(super) fn handle(signal: c_int, handler: Handler, flags: c_int) {
     // SAFETY: a zeroed action is valid, and the handler has the signature SA_SIGINFO promises.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
@@ -134,7 +134,7 @@ fn from_a_signal_handler_into_a_function_that_has_just_begun() {
 }
 
 /// What signal handlers with `SA_ONSTACK` run on meanwhile.
-fn with_a_signal_stack(act: impl FnOnce()) {
+pub(super) fn with_a_signal_stack(act: impl FnOnce()) {
     let mut stack = vec![0u8; 256 << 10];
     let alternate = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
     let mut before = libc::stack_t { ss_sp: null_mut(), ss_flags: 0, ss_size: 0 };

@@ -1,0 +1,61 @@
+//! Whether a frame is still there: a walk that belongs to no lane.
+//!
+//! A hook that was left by `longjmp` never says so. Whoever finds its mark asks here whether the frame that made it is
+//! among the callers of the frame at hand, on the other side of a signal handler perhaps.
+use super::arch::{self, Frame, Step};
+use super::memory::StackMemory;
+use super::{LOWEST_CODE, unload_epoch};
+
+/// What came of a search for a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Search {
+    /// It is live; `crossed_signal`: as what a signal handler interrupted, or as one of its callers.
+    Found { crossed_signal: bool },
+    /// It is not: the walk went past its place, or to the end of the stack, where the last frame was at `top`.
+    Absent { top: usize },
+    /// The walk got lost before it could tell: generated code, wrong tables, too many frames.
+    Unknown,
+}
+
+const MOST_FRAMES: usize = 4096;
+
+/// Looks for the live frame of a hook that was given `wanted` as its stack pointer, among the callers of the one that was
+/// given `sp` and `fp`, which itself does not count. Keeps nothing, allocates nothing, takes no lock, and needs little of
+/// the stack.
+///
+/// # Safety
+/// `sp` and `fp` as for [`super::CStack::capture`]; `wanted` may be anything.
+#[cold]
+pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
+    let mut memory = StackMemory::new();
+    memory.enter(sp);
+    let Some(mut frame) = arch::entry(sp, fp, &mut memory) else { return Search::Unknown };
+    let epoch = unload_epoch();
+    let mut crossed_signal = false;
+    // Where the walk came onto the stack it is on.
+    let mut lowest = frame.slot;
+    for _ in 0..MOST_FRAMES {
+        if arch::code_address(frame.return_address) < LOWEST_CODE {
+            return Search::Absent { top: frame.slot };
+        }
+        let Frame { slot: top, .. } = frame;
+        let (step, outer) = arch::step_alone(frame, &mut memory, epoch);
+        frame = outer;
+        match step {
+            Step::Outer => {}
+            Step::Interrupted => {
+                crossed_signal = true;
+                lowest = frame.sp;
+            }
+            Step::End => return Search::Absent { top },
+            Step::Unknown | Step::Lost => return Search::Unknown,
+        }
+        if arch::entry_pointer(&frame) == wanted {
+            return Search::Found { crossed_signal };
+        }
+        if lowest <= wanted && wanted < arch::entry_pointer(&frame) {
+            return Search::Absent { top: frame.slot };
+        }
+    }
+    Search::Unknown
+}
