@@ -7,14 +7,17 @@
 //! too (`chains`).
 //!
 //! The caller's duties: one [`CStack`] per lane; [`library_unloaded`] after every `dlclose` that may have unmapped
-//! something; [`CStack::forget`] together with `Tree::forget` when [`unload_epoch`] differs from what it was at the
+//! something, unless [`notices_unloads`]; [`CStack::forget`] together with `Tree::forget` when [`unload_epoch`] differs from what it was at the
 //! lane's last capture; [`CStack::change_thread`] when another thread takes over the lane.
 mod arch;
 #[cfg(target_arch = "x86_64")]
 mod cfi;
 mod chains;
+mod loader;
+mod maps;
 mod memory;
 mod modules;
+mod objects;
 mod remembered;
 #[cfg(target_arch = "x86_64")]
 mod rows;
@@ -26,7 +29,7 @@ use crate::tree::{FrameKey, Interned, Tree};
 use crate::{DefinitionSink, Frame as FrameDefinition, NodeId};
 use arch::{Frame, NearRows, Rule, Step};
 use chains::{Chains, Key};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use memory::StackMemory;
 use modules::Modules;
 use remembered::{Fresh, Remembered};
@@ -39,26 +42,52 @@ const MAX_SLACK: usize = 128;
 /// No function begins in the first page: an address there ends the stack.
 const LOWEST_CODE: usize = 4096;
 
-/// Counts unloaded libraries: after one, an address may belong to another function than before.
-static UNLOADS: AtomicU32 = AtomicU32::new(0);
+/// The unload epoch in the low half: after a library was unloaded, an address may belong to another function than before.
+/// In the high half how many unloads the loader had counted then. In one word, so that nobody sees the new count with the
+/// old epoch.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+const COUNTED_SHIFT: u32 = 32;
 
-/// Process-wide, once, from a constructor: takes what needs `dlsym`. Without it captures work too, but ask
-/// `dl_iterate_phdr`, which takes the loader's lock, about addresses the lane has not seen.
+/// Process-wide, once, from a constructor: takes what needs the loader's locks. Without it captures work too, but ask
+/// the kernel about addresses the lane has not seen, and unloaded libraries are noticed only if somebody tells.
 pub fn initialise() {
-    modules::initialise();
+    loader::initialise();
+}
+
+/// Whether unloaded libraries are noticed without [`library_unloaded`].
+pub fn notices_unloads() -> bool {
+    loader::counts_unloads()
 }
 
 /// Process-wide: a library was unloaded, unwind rows of its addresses hold no more. To be called after it was unmapped;
 /// threads that capture at the same time finish with what held when they began.
 pub fn library_unloaded() {
-    let epoch = UNLOADS.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-    arch::epoch_began(epoch);
+    begin_epoch(EPOCH.load(Ordering::Acquire));
 }
 
 /// Changes with every unloaded library.
 #[inline]
 pub fn unload_epoch() -> u32 {
-    UNLOADS.load(Ordering::Acquire)
+    let epoch = EPOCH.load(Ordering::Acquire);
+    if (epoch >> COUNTED_SHIFT) as u32 == loader::unloads() { epoch as u32 } else { begin_epoch(epoch) }
+}
+
+/// Begins another epoch than `before`, if nobody else has, with what the loader has counted by now.
+#[cold]
+fn begin_epoch(before: u64) -> u32 {
+    let mut before = before;
+    loop {
+        let counted = loader::unloads();
+        let next = (before as u32).wrapping_add(1);
+        arch::epoch_begins(next);
+        let begun = u64::from(counted) << COUNTED_SHIFT | u64::from(next);
+        match EPOCH.compare_exchange(before, begun, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return next,
+            Err(other) if (other >> COUNTED_SHIFT) as u32 == counted => return other as u32,
+            // A thread that was slower, or faster: its epoch is no more than one of those that were needed.
+            Err(other) => before = other,
+        }
+    }
 }
 
 /// Captures the native stacks of one thread at a time. Zeroed memory is a valid empty one.
