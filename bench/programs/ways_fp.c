@@ -1,0 +1,3 @@
+/* ways, with frame pointers. */
+#pragma GCC optimize("no-omit-frame-pointer")
+#include "ways.c"
