@@ -111,10 +111,10 @@ impl Chains {
             match self.compare(candidate.chain, first) {
                 Ok(chain) => return Ok(chain),
                 Err(None) => {}
-                Err(Some(chain)) => nearest = Some(chain),
+                Err(Some(difference)) => nearest = Some(difference),
             }
         }
-        Err(nearest.and_then(|chain| chain.first_difference(key)))
+        Err(nearest.and_then(|difference: Difference| difference.key_after(key)))
     }
 
     #[inline]
@@ -122,9 +122,10 @@ impl Chains {
         if position > self.gone { self.links.get((position - 1) as usize % CAPACITY) } else { None }
     }
 
-    /// The chain at `position` if it is still there, and on the stack. If only its innermost frame is, it is an error.
+    /// The chain at `position` if it is still there, and on the stack. If its innermost frame is, the error is where the
+    /// stack differs.
     #[inline(always)]
-    fn compare(&self, position: u32, first: &Frame) -> Result<Chain<'_>, Option<Chain<'_>>> {
+    pub(super) fn compare(&self, position: u32, first: &Frame) -> Result<Chain<'_>, Option<Difference<'_>>> {
         let head = self.head(position).ok_or(None)?;
         if head.value != first.slot {
             return Err(None);
@@ -134,13 +135,20 @@ impl Chains {
         if innermost.value != first.return_address || innermost.needs_fp() && chain.innermost_fp != first.fp {
             return Err(None);
         }
-        let is_on_stack = |link: &Link| link.word(first.slot).holds();
+        let slot = first.slot;
+        let is_on_stack = |link: &Link| link.word(slot).holds();
         // Four at a time, for this loop is what stacks that change cost most.
         let (outermost, fours) = outer.as_rchunks::<4>();
-        let is_same =
-            fours.iter().rev().all(|[a, b, c, d]| is_on_stack(d) && is_on_stack(c) && is_on_stack(b) && is_on_stack(a))
-                && outermost.iter().rev().all(is_on_stack);
-        if is_same { Ok(chain) } else { Err(Some(chain)) }
+        for (same, four) in fours.iter().rev().enumerate() {
+            let [a, b, c, d] = four;
+            if !(is_on_stack(d) && is_on_stack(c) && is_on_stack(b) && is_on_stack(a)) {
+                return Err(Some(Difference { slot, same: 1 + same * 4, within: four }));
+            }
+        }
+        if !outermost.iter().rev().all(is_on_stack) {
+            return Err(Some(Difference { slot, same: 1 + fours.len() * 4, within: outermost }));
+        }
+        Ok(chain)
     }
 
     #[inline(always)]
@@ -286,28 +294,15 @@ impl Chain<'_> {
         self.links.last().unwrap_or(&Link::NONE).node
     }
 
-    /// Whether one of its frames, but the joint, is `frame`.
+    /// Whether one of its frames, but the innermost one and the joint, is `frame`.
     pub(super) fn has(&self, frame: &Frame) -> bool {
-        let mut inner = self.links.iter().skip(1).rev().skip_while(|link| link.address(self.slot) < frame.slot);
-        inner.next().is_some_and(|link| {
+        if frame.slot <= self.slot {
+            return false;
+        }
+        let mut outer = self.links.iter().skip(1).rev().skip_while(|link| link.address(self.slot) < frame.slot);
+        outer.next().is_some_and(|link| {
             link.address(self.slot) == frame.slot && link.value == frame.return_address && !link.is_check()
         })
-    }
-
-    /// For a chain whose innermost frame is on the stack but not all of it: where the stack differs first, and how, as a
-    /// key that goes on from `key`. `None` if that is among the frames the key is made of.
-    #[inline(never)]
-    fn first_difference(&self, key: Key) -> Option<Key> {
-        let mut frames = 0;
-        for link in self.links.iter().rev() {
-            let word = link.word(self.slot);
-            if !word.holds() {
-                let is_beyond_key = frames >= Key::FRAMES;
-                return is_beyond_key.then(|| key.with(word.address).with(word.contents()));
-            }
-            frames += usize::from(!link.is_check());
-        }
-        None
     }
 
     /// Frames of the chain besides its joint.
@@ -337,6 +332,28 @@ impl Chain<'_> {
             rebuild.set_fp(stack, base - 1 + fp.node.0 as usize, fp.value);
         }
         rebuild.finish(stack)
+    }
+}
+
+/// A chain of which only the inner frames are on the stack.
+pub(super) struct Difference<'a> {
+    slot: usize,
+    /// So many links, at least, are the same.
+    same: usize,
+    /// Among these are some that are not.
+    within: &'a [Link],
+}
+
+impl Difference<'_> {
+    /// Where the stack differs first, and how, as a key that goes on from `key`. `None` if that is among the frames the key
+    /// is made of.
+    #[inline]
+    fn key_after(&self, key: Key) -> Option<Key> {
+        if self.same <= Key::FRAMES {
+            return None;
+        }
+        let first = self.within.iter().rev().map(|link| link.word(self.slot)).find(|word| !word.holds())?;
+        Some(key.with(first.address).with(first.contents()))
     }
 }
 

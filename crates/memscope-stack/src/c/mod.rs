@@ -189,10 +189,14 @@ impl CStack {
             self.forget_stack();
         }
         let Some(frame) = arch::entry(sp, fp, &mut self.memory) else { return NodeId::NONE };
-        if frame.slot == self.pending.slot && frame.return_address == self.pending.return_address {
-            self.settle();
-        }
-        if self.pending.position == 0 && self.remembered.ends_with(&frame) {
+        if self.pending.position != 0 {
+            if frame.slot == self.pending.slot
+                && frame.return_address == self.pending.return_address
+                && let Some(node) = self.follow_again(&frame, depth)
+            {
+                return node;
+            }
+        } else if self.remembered.ends_with(&frame) {
             let innermost = self.remembered.len() - 1;
             if self.is_proven(innermost, depth) {
                 return self.remembered.node(innermost);
@@ -224,6 +228,19 @@ impl CStack {
             return None;
         }
         self.followed(position, first);
+        Some(node)
+    }
+
+    /// The stack if it is the same as the last one, which was a chain. What comes twice is worth being put on the remembered
+    /// frames.
+    #[inline(never)]
+    fn follow_again(&mut self, first: &Frame, depth: usize) -> Option<NodeId> {
+        let chain = self.chains.compare(self.pending.position, first).ok()?;
+        let node = chain.node();
+        if !follow(&chain, &mut self.pending, &self.chains, &mut self.remembered, depth) {
+            return None;
+        }
+        self.settle();
         Some(node)
     }
 
