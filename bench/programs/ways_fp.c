@@ -1,3 +1,3 @@
-/* ways, with frame pointers. */
+/* ways.c with frame pointers. */
 #pragma GCC optimize("no-omit-frame-pointer")
-#include "ways.c"
+#include "ways.h"

@@ -59,12 +59,17 @@ static PROGRAM_BIAS: AtomicUsize = AtomicUsize::new(0);
 static PROGRAM_HEADERS: AtomicPtr<libc::Elf64_Phdr> = AtomicPtr::new(null_mut());
 static PROGRAM_HEADERS_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the loader counts, null if that is not known: all objects loaded so far (of its 64 bits, the low ones).
-static LOADED: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+/// Where the loader counts all objects loaded so far: of its 64 bits, the low ones. As long as that is not known, here and
+/// below, something that never changes: so there is nothing to ask about on an event's way.
+static LOADED: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NOTHING_LOADED).cast_mut());
+static NOTHING_LOADED: AtomicU32 = AtomicU32::new(0);
+/// More than one namespace has been in use.
+const MANY_NAMESPACES: u32 = 1 << 31;
 /// How many namespaces have been in use.
-static NAMESPACES: AtomicPtr<AtomicUsize> = AtomicPtr::new(null_mut());
+static NAMESPACES: AtomicPtr<AtomicUsize> = AtomicPtr::new((&raw const ONE_NAMESPACE).cast_mut());
+static ONE_NAMESPACE: AtomicUsize = AtomicUsize::new(1);
 /// The objects there are in the first namespace; of the others, each so many bytes further on.
-static PRESENT: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+static PRESENT: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NOTHING_LOADED).cast_mut());
 static NAMESPACE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) fn initialise() {
@@ -84,10 +89,10 @@ pub(super) fn initialise() {
     if let Some(loaded) = first.loaded
         && let Some(counters) = find_counters(global, first.objects, loaded)
     {
-        NAMESPACE_BYTES.store(counters.namespace_bytes, Ordering::Relaxed);
         NAMESPACES.store(counters.namespaces as *mut AtomicUsize, Ordering::Relaxed);
         PRESENT.store(counters.present as *mut AtomicU32, Ordering::Relaxed);
-        LOADED.store(counters.loaded as *mut AtomicU32, Ordering::Release);
+        LOADED.store(counters.loaded as *mut AtomicU32, Ordering::Relaxed);
+        NAMESPACE_BYTES.store(counters.namespace_bytes, Ordering::Release);
     }
 }
 
@@ -172,32 +177,33 @@ fn find_counters(global: usize, objects: u32, loaded: u64) -> Option<Counters> {
 
 /// Whether `unloads` counts.
 pub(super) fn counts_unloads() -> bool {
-    !LOADED.load(Ordering::Acquire).is_null()
+    NAMESPACE_BYTES.load(Ordering::Acquire) != 0
+}
+
+/// [`unloads`] as long as there is one namespace; else anything that is less than [`MANY_NAMESPACES`].
+#[inline(always)]
+pub(super) fn unloads_in_one_namespace() -> u32 {
+    // SAFETY: the statics above or the loader's own counters, which live as long as the process. They are read as they are
+    // written, in one piece.
+    let (loaded, present) = unsafe { (&*LOADED.load(Ordering::Relaxed), &*PRESENT.load(Ordering::Relaxed)) };
+    loaded.load(Ordering::Relaxed).wrapping_sub(present.load(Ordering::Relaxed)) & !MANY_NAMESPACES
 }
 
 /// How many objects were unloaded so far, give or take what was before the start; 0 for ever if that is not known. While
-/// an object is being loaded it may be one off.
-#[inline]
+/// an object is being loaded it may be one off. With [`MANY_NAMESPACES`] if there are: loading into another one changes
+/// the count for one, so that nobody misses that there are more.
 pub(super) fn unloads() -> u32 {
-    // SAFETY: null, or the loader's own counters, which live as long as the process. They are read as they are written,
-    // in one piece.
-    unsafe {
-        let Some(loaded) = LOADED.load(Ordering::Relaxed).as_ref() else { return 0 };
-        let (Some(namespaces), Some(present)) =
-            (NAMESPACES.load(Ordering::Relaxed).as_ref(), PRESENT.load(Ordering::Relaxed).as_ref())
-        else {
-            return 0;
-        };
-        let loaded = loaded.load(Ordering::Relaxed);
-        match namespaces.load(Ordering::Relaxed) {
-            1 => loaded.wrapping_sub(present.load(Ordering::Relaxed)),
-            number => loaded.wrapping_sub(all_present(present, number)),
-        }
+    // SAFETY: as above.
+    let (loaded, namespaces, present) = unsafe {
+        (&*LOADED.load(Ordering::Relaxed), &*NAMESPACES.load(Ordering::Relaxed), &*PRESENT.load(Ordering::Relaxed))
+    };
+    match namespaces.load(Ordering::Relaxed) {
+        1 => unloads_in_one_namespace(),
+        number => loaded.load(Ordering::Relaxed).wrapping_sub(all_present(present, number)) | MANY_NAMESPACES,
     }
 }
 
 /// The objects there are in all namespaces.
-#[cold]
 fn all_present(first: &AtomicU32, number: usize) -> u32 {
     const MOST_NAMESPACES: usize = 16;
     let bytes = NAMESPACE_BYTES.load(Ordering::Relaxed);
@@ -254,6 +260,7 @@ mod tests {
             return;
         }
         // No other test loads or unloads anything.
+        let unloads = || unloads() & !MANY_NAMESPACES;
         let before = unloads();
         // SAFETY: a library that does nothing on loading.
         unsafe {
@@ -265,6 +272,7 @@ mod tests {
             let library = libc::dlmopen(libc::LM_ID_NEWLM, c"libBrokenLocale.so.1".as_ptr(), libc::RTLD_NOW);
             assert!(!library.is_null());
             assert_eq!(unloads(), before.wrapping_add(1), "loaded with its own C library");
+            assert_ne!(super::unloads(), unloads_in_one_namespace());
             assert_eq!(libc::dlclose(library), 0);
             assert!(unloads().wrapping_sub(before) > 2);
         }

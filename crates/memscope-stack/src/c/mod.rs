@@ -69,6 +69,12 @@ pub fn library_unloaded() {
 #[inline]
 pub fn unload_epoch() -> u32 {
     let epoch = EPOCH.load(Ordering::Acquire);
+    if (epoch >> COUNTED_SHIFT) as u32 == loader::unloads_in_one_namespace() { epoch as u32 } else { next_epoch(epoch) }
+}
+
+/// The epoch if the loader has counted unloads since `epoch`, or if there is more to count.
+#[cold]
+fn next_epoch(epoch: u64) -> u32 {
     if (epoch >> COUNTED_SHIFT) as u32 == loader::unloads() { epoch as u32 } else { begin_epoch(epoch) }
 }
 
