@@ -102,6 +102,12 @@ def pair_figures(results):
     rows = [("pair-flat", FLAT, "malloc+free pair, no stack: added", 40),
             ("pair-20", FLAT, "malloc+free pair below 20 frames, no stack: added", None),
             ("pair-20", C, "malloc+free pair, 20 C frames: added", 250),
+            ("ways", C, "malloc+free pair, one of 256 ways of 20 C frames at random: added", 150),
+            ("ways-fp", C, "the same with frame pointers: added", 150),
+            ("ways-outer", C, "malloc+free pair, 30 C frames that differ in an outer one: added", 250),
+            ("fibers-64", C, "malloc+free pair and switch of fibers, stacks of 64 KiB: added", 3000),
+            ("fibers-1024", C, "malloc+free pair and switch of fibers, stacks of 1 MiB: added", 3000),
+            ("fibers-12288", C, "malloc+free pair and switch of fibers, stacks of 12 MiB: added", 3000),
             ("py-enter", PYTHON, "malloc+free pair, 20 Python frames entered for each: added", 150),
             ("py-enter", BOTH, "the same with C frames too: added", None),
             ("py-stay", PYTHON, "malloc+free pair in a loop below 20 Python frames: added", None)]

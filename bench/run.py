@@ -37,6 +37,7 @@ WITH_PEERS = {"pair", "py", "whole", "torch"}
 def workloads(quick, sim):
     """{section: [(workload, settings of our call stacks, whether with the whole command)]}"""
     pairs = "4000" if quick else "20000"
+    fibers = "400" if quick else "4000"
     py_pairs = "1000" if quick else "4000"
     flat = str(2_000_000 if quick else 10_000_000)
     deep = str(1_000_000 if quick else 4_000_000)
@@ -56,7 +57,14 @@ def workloads(quick, sim):
             (Workload("pair-flat-4", "malloc+free pair, flat, on each of 4 threads", "pair", ("0", pairs, "4")),
              ("",), False),
             (Workload("pair-20-4", "malloc+free pair, 20 frames entered for each, on each of 4 threads", "pair",
-                      ("20", pairs, "4")), ("c",), False)],
+                      ("20", pairs, "4")), ("c",), False),
+            (Workload("ways", "malloc+free pair, one of 256 ways of 20 frames at random", "ways", ("random", pairs)),
+             ("", "c"), False),
+            (Workload("ways-fp", "the same, with frame pointers", "ways_fp", ("random", pairs)), ("", "c"), False),
+            (Workload("ways-outer", "malloc+free pair below 30 frames that differ in an outer one", "ways",
+                      ("outer", pairs)), ("", "c"), False),
+            *((Workload(f"fibers-{kib}", f"malloc+free pair and switch of fibers, stacks of {kib} KiB", "fibers",
+                        (kib, fibers)), ("", "c"), False) for kib in ("64", "1024", "12288"))],
         "py": [
             (Workload("py-enter", "pair from Python, 20 frames entered for each", "py_pair.py", ("enter", py_pairs)),
              ("", "python", "c,python"), False),

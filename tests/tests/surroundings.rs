@@ -156,3 +156,22 @@ fn a_full_disk_ends_the_recording_and_not_the_program() {
         assert!(process.file_sizes() > 2 << 20, "the disk was used");
     }
 }
+
+#[test]
+fn fibers_on_stacks_of_any_size_are_told_apart() {
+    let workshop = Workshop::new();
+    let program = workshop.compile("fibers.c");
+    let recording = workshop.run_both(&workshop.recorder().c_stacks(16), || {
+        let mut command = Command::new(&program);
+        command.args(["16", "64", "256", "1024", "256", "6144", "12288", "16"]);
+        command
+    });
+    let process = recording.only().assert_sound();
+    for (size, function) in [(6201, "work_of_first"), (6202, "work_of_second"), (6203, "work_of_third")] {
+        let allocations = process.allocations(size);
+        assert_eq!(allocations.len(), 80);
+        for event in allocations {
+            assert_eq!(process.functions(event.stack)[..3], ["allocate", function, "run"]);
+        }
+    }
+}

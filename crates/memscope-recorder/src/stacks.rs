@@ -39,9 +39,11 @@ pub(crate) fn python_support() -> (u32, u32) {
     }
 }
 
-/// A library was unloaded: the same addresses may soon hold other functions.
+/// A library may have been unloaded: the same addresses may soon hold other functions.
 pub fn library_unloaded() {
-    c::library_unloaded();
+    if !c::notices_unloads() {
+        c::library_unloaded();
+    }
 }
 
 impl Stacks {

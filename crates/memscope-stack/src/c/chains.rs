@@ -5,6 +5,8 @@
 //! they were put on (the joint), are kept as a chain. When they come again the chain is compared with the stack instead of
 //! unwinding it. First is tried what came after the last chain the last two times, one of which is also fetched into the
 //! cache early: the program has used that for itself in between. If it is neither, a few frames are unwound and looked up.
+//! Chains with the same innermost frames are told apart by where the stack first differs from one of them, and how: that
+//! is looked up in turn.
 //!
 //! It is sound for the reason that the last stack may be compared (see `remembered`): neighbours in a chain state facts
 //! that stay true, and the chain has all words they depend on, compared from the innermost frame outwards. The nodes
@@ -27,8 +29,10 @@ const LINE: usize = 64;
 const MOST_FRAMES: usize = 64;
 /// Frames further out than a joint, at most.
 const MOST_OUTER_FRAMES: usize = 1 << (u32::BITS - JOINT_SHIFT);
-/// The first two, and for each frame its return address, two checks and its frame pointer.
-const MOST_LINKS: usize = 2 + 4 * MOST_FRAMES;
+/// What precedes the frames of a chain.
+const HEADS: usize = 3;
+/// Those, and for each frame its return address, two checks and its frame pointer.
+const MOST_LINKS: usize = HEADS + 4 * MOST_FRAMES;
 
 /// Zeroed memory is empty.
 pub(super) struct Chains {
@@ -52,7 +56,8 @@ struct Candidate {
 
 /// One of
 /// - the head of a chain: which chain came after it last time, its lengths, and the slot of its innermost frame;
-/// - the second link of a chain: which other chain came after it before that;
+/// - the second link of a chain: which other chain came after it before that, and the frame pointer of its innermost frame;
+/// - the third: the frame pointer of the joint;
 /// - a frame, or a word besides, to be compared: where, and its contents. First the joint, then inwards;
 /// - the frame pointer of a frame that needs it: which one, from the joint on, and its contents.
 #[derive(Clone, Copy)]
@@ -89,19 +94,40 @@ impl Chains {
     #[inline]
     pub(super) fn next(&self, first: &Frame) -> Option<Chain<'_>> {
         let next = self.head(self.latest)?.place;
-        self.compare(next, first).or_else(|| self.other_next(first))
+        self.compare(next, first).ok().or_else(|| self.other_next(first))
     }
 
     #[inline(never)]
     fn other_next(&self, first: &Frame) -> Option<Chain<'_>> {
         let other = self.links.get(self.latest as usize % CAPACITY)?.place;
-        self.compare(other, first)
+        self.compare(other, first).ok()
     }
 
-    /// The chain of that key if it is on the stack, whose innermost frame is `first`.
+    /// The chain of that key if it is on the stack, whose innermost frame is `first`; else the key by which to go on.
     #[inline]
-    pub(super) fn find(&self, key: Key, first: &Frame) -> Option<Chain<'_>> {
-        self.index.get(key.spot())?.iter().find_map(|candidate| self.compare(candidate.chain, first))
+    pub(super) fn find(&self, key: Key, first: &Frame) -> Result<Chain<'_>, Option<Key>> {
+        let mut nearest = None;
+        if let Some([candidate, ..]) = self.index.get(key.spot()) {
+            self.prefetch(candidate.chain);
+        }
+        for candidate in self.index.get(key.spot()).into_iter().flatten() {
+            match self.compare(candidate.chain, first) {
+                Ok(chain) => return Ok(chain),
+                Err(None) => {}
+                Err(Some(difference)) => nearest = Some(difference),
+            }
+        }
+        Err(nearest.and_then(|difference: Difference| difference.key_after(key)))
+    }
+
+    /// Has the first links of a chain fetched, all at once and not one after the other.
+    #[inline(always)]
+    fn prefetch(&self, position: u32) {
+        const PER_LINE: usize = LINE / size_of::<Link>();
+        let head = self.links.as_ptr().wrapping_add(position.wrapping_sub(1) as usize % CAPACITY);
+        for line in 0..10 {
+            arch::prefetch(head.wrapping_add(line * PER_LINE).cast());
+        }
     }
 
     #[inline]
@@ -109,23 +135,55 @@ impl Chains {
         if position > self.gone { self.links.get((position - 1) as usize % CAPACITY) } else { None }
     }
 
-    /// The chain at `position` if it is still there, and on the stack.
+    /// The chain at `position` if it is still there, and on the stack. If its innermost frame is, the error is where the
+    /// stack differs.
     #[inline(always)]
-    fn compare(&self, position: u32, first: &Frame) -> Option<Chain<'_>> {
-        let head = self.head(position)?;
-        let slot = head.value;
-        if slot != first.slot {
-            return None;
+    pub(super) fn compare(&self, position: u32, first: &Frame) -> Result<Chain<'_>, Option<Difference<'_>>> {
+        let head = self.head(position).ok_or(None)?;
+        if head.value != first.slot {
+            return Err(None);
         }
+        let chain = self.read(position, head).ok_or(None)?;
+        let (innermost, outer) = chain.links.split_last().ok_or(None)?;
+        if innermost.value != first.return_address || innermost.needs_fp() && chain.innermost_fp != first.fp {
+            return Err(None);
+        }
+        let slot = first.slot;
+        let is_on_stack = |link: &Link| link.word(slot).holds();
+        // Four at a time, for this loop is what stacks that change cost most.
+        let (outermost, fours) = outer.as_rchunks::<4>();
+        for (same, four) in fours.iter().rev().enumerate() {
+            let [a, b, c, d] = four;
+            if !(is_on_stack(d) && is_on_stack(c) && is_on_stack(b) && is_on_stack(a)) {
+                return Err(Some(Difference { slot, same: 1 + same * 4, within: four }));
+            }
+        }
+        if !outermost.iter().rev().all(is_on_stack) {
+            return Err(Some(Difference { slot, same: 1 + fours.len() * 4, within: outermost }));
+        }
+        Ok(chain)
+    }
+
+    #[inline(always)]
+    fn read<'a>(&'a self, position: u32, head: &Link) -> Option<Chain<'a>> {
         let lengths = Lengths::of(head);
-        let (links, rest) = self.links.get((position + 1) as usize % CAPACITY..)?.split_at_checked(lengths.links())?;
-        let fps = rest.get(..lengths.fps)?;
-        let (innermost, outer) = links.split_last()?;
-        let is_same_innermost =
-            innermost.value == first.return_address && (!innermost.needs_fp() || fps.last()?.value == first.fp);
-        let is_on_stack = |link: &Link| Word { address: link.address(slot), value: link.value }.holds();
-        let is_same = is_same_innermost && outer.iter().rev().all(is_on_stack);
-        is_same.then_some(Chain { position, slot, lengths, links, fps })
+        let (heads, rest) = self.links.get(position as usize % CAPACITY..)?.split_at_checked(HEADS - 1)?;
+        let (links, rest) = rest.split_at_checked(lengths.links())?;
+        let [second, third] = heads else { return None };
+        Some(Chain {
+            position,
+            slot: head.value,
+            innermost_fp: second.value,
+            joint_fp: third.value,
+            links,
+            fps: rest.get(..lengths.fps)?,
+            lengths,
+        })
+    }
+
+    /// The chain at `position`, on the stack or not.
+    pub(super) fn at(&self, position: u32) -> Option<Chain<'_>> {
+        self.read(position, self.head(position)?)
     }
 
     /// Told that the stack just captured was the chain at `position`.
@@ -183,9 +241,10 @@ impl Chains {
         let begin = if left < MOST_LINKS { self.written + left as u32 } else { self.written };
         self.gone = self.gone.max((begin + MOST_LINKS as u32).saturating_sub(CAPACITY as u32));
         let at = begin as usize % CAPACITY;
-        let (head, end) = self.write(at + 2, joint, stack)?;
-        *self.links.get_mut(at)? = head;
-        *self.links.get_mut(at + 1)? = Link::NONE;
+        let (head, end) = self.write(at + HEADS, joint, stack)?;
+        let fp_of = |index: usize| Link { value: stack.known(index).fp.unwrap_or_default(), ..Link::NONE };
+        let heads = [head, fp_of(stack.len() - 1), fp_of(joint)];
+        self.links.get_mut(at..at + HEADS)?.copy_from_slice(&heads);
         self.written = begin + (end - at) as u32;
         let node = stack.innermost();
         let candidate = self.index.get_mut(key.spot())?.iter_mut().find(|candidate| candidate.node == node)?;
@@ -193,7 +252,7 @@ impl Chains {
         Some(candidate.chain)
     }
 
-    /// Writes all links of a chain but the first two, and gives its head and where they end. `None` if a word lies where
+    /// Writes all links of a chain but the first ones, and gives its head and where they end. `None` if a word lies where
     /// none should.
     fn write(&mut self, begin: usize, joint: usize, stack: &Remembered) -> Option<(Link, usize)> {
         let innermost = stack.slot(stack.len() - 1);
@@ -229,6 +288,8 @@ pub(super) struct Chain<'a> {
     position: u32,
     /// Of the innermost frame.
     slot: usize,
+    innermost_fp: usize,
+    joint_fp: usize,
     lengths: Lengths,
     links: &'a [Link],
     fps: &'a [Link],
@@ -238,6 +299,23 @@ impl Chain<'_> {
     #[inline]
     pub(super) fn position(&self) -> u32 {
         self.position
+    }
+
+    /// The node of its innermost frame.
+    #[inline]
+    pub(super) fn node(&self) -> NodeId {
+        self.links.last().unwrap_or(&Link::NONE).node
+    }
+
+    /// Whether one of its frames, but the innermost one and the joint, is `frame`.
+    pub(super) fn has(&self, frame: &Frame) -> bool {
+        if frame.slot <= self.slot {
+            return false;
+        }
+        let mut outer = self.links.iter().skip(1).rev().skip_while(|link| link.address(self.slot) < frame.slot);
+        outer.next().is_some_and(|link| {
+            link.address(self.slot) == frame.slot && link.value == frame.return_address && !link.is_check()
+        })
     }
 
     /// Frames of the chain besides its joint.
@@ -250,7 +328,7 @@ impl Chain<'_> {
     #[inline]
     pub(super) fn joint(&self) -> (Known, usize) {
         let joint = self.links.first().unwrap_or(&Link::NONE);
-        let fp = if joint.needs_fp() { self.fps.first().map(|fp| fp.value) } else { None };
+        let fp = if joint.needs_fp() { Some(self.joint_fp) } else { None };
         let known = Known { slot: joint.address(self.slot), return_address: joint.value, node: joint.node, fp };
         (known, self.lengths.joint)
     }
@@ -261,13 +339,34 @@ impl Chain<'_> {
         let base = stack.reserve(base, self.len());
         let mut rebuild = stack.rebuild(base);
         for link in self.links.iter().skip(1) {
-            let word = Word { address: link.address(self.slot), value: link.value };
-            rebuild.push_either(stack, word, link.node, link.needs_fp(), !link.is_check());
+            rebuild.push_either(stack, link.word(self.slot), link.node, link.needs_fp(), !link.is_check());
         }
         for fp in self.fps {
             rebuild.set_fp(stack, base - 1 + fp.node.0 as usize, fp.value);
         }
         rebuild.finish(stack)
+    }
+}
+
+/// A chain of which only the inner frames are on the stack.
+pub(super) struct Difference<'a> {
+    slot: usize,
+    /// So many links, at least, are the same.
+    same: usize,
+    /// Among these are some that are not.
+    within: &'a [Link],
+}
+
+impl Difference<'_> {
+    /// Where the stack differs first, and how, as a key that goes on from `key`. `None` if that is among the frames the key
+    /// is made of.
+    #[inline]
+    fn key_after(&self, key: Key) -> Option<Key> {
+        if self.same <= Key::FRAMES {
+            return None;
+        }
+        let first = self.within.iter().rev().map(|link| link.word(self.slot)).find(|word| !word.holds())?;
+        Some(key.with(first.address).with(first.contents()))
     }
 }
 
@@ -306,6 +405,12 @@ impl Link {
     #[inline]
     fn address(&self, slot: usize) -> usize {
         slot + (self.place & !KIND) as usize
+    }
+
+    /// In a chain whose innermost frame is at `slot`.
+    #[inline]
+    fn word(&self, slot: usize) -> Word {
+        Word { address: self.address(slot), value: self.value }
     }
 
     #[inline]
@@ -413,28 +518,28 @@ mod tests {
         stack.put(0, &[(100, 1), (90, 2)]);
         let first = stack.put(2, &[(80, 3), (70, 4), (60, 5)]);
         chains.note(key(&first), 3, &stack.remembered);
-        assert!(chains.find(key(&first), &first).is_none(), "it came once");
+        assert!(chains.find(key(&first), &first).is_err(), "it came once");
         chains.note(key(&first), 3, &stack.remembered);
-        let chain = chains.find(key(&first), &first).unwrap();
+        let chain = chains.find(key(&first), &first).ok().unwrap();
         assert_eq!(chain.len(), 3);
         let (joint, index) = chain.joint();
         assert_eq!((joint.node, joint.slot, index), (NodeId(2), word(&stack.words, 90).address, 1));
-        assert!(chains.find(key(&first).with(1), &first).is_none());
+        assert!(chains.find(key(&first).with(1), &first).is_err());
 
         for changed in [90, 80, 70] {
             stack.words[changed] += 1;
-            assert!(chains.find(key(&first), &first).is_none());
+            assert!(chains.find(key(&first), &first).is_err());
             stack.words[changed] -= 1;
         }
         stack.words[85] += 1;
-        let chain = chains.find(key(&first), &first).unwrap();
+        let chain = chains.find(key(&first), &first).ok().unwrap();
 
         stack.put(2, &[(50, 9)]);
         assert_eq!(chain.put_on(2, &mut stack.remembered), NodeId(5));
         let nodes: Vec<_> = (0..stack.remembered.len()).map(|index| stack.remembered.node(index).0).collect();
         assert_eq!(nodes, [1, 2, 3, 4, 5]);
         chains.forget();
-        assert!(chains.find(key(&first), &first).is_none());
+        assert!(chains.find(key(&first), &first).is_err());
     }
 
     #[test]
@@ -448,7 +553,7 @@ mod tests {
             first
         });
         for first in firsts.iter().chain(&firsts) {
-            let position = chains.find(key(first), first).unwrap().position();
+            let position = chains.find(key(first), first).ok().unwrap().position();
             chains.followed(position);
         }
         for _ in 0..3 {
@@ -478,7 +583,7 @@ mod tests {
             kept.push((first, slots));
             if round % 100 == 99 {
                 let recent = kept.iter().rev().take(2900).filter(|(first, slots)| {
-                    let Some(chain) = chains.find(key(first), first) else { return false };
+                    let Ok(chain) = chains.find(key(first), first) else { return false };
                     assert_eq!(chain.put_on(1, &mut stack.remembered), NodeId(slots.last().unwrap().1));
                     true
                 });

@@ -4,18 +4,30 @@
 //! the kernel has vouched for its page. Pages of a stack stay mapped as long as something runs on it.
 
 const PAGE: usize = 4096;
-/// A frame larger than this is taken for a mistake, and so is a stack that goes on so far from the last one.
-const NEAR: usize = 16 << 20;
+/// A frame larger than this is taken for a mistake.
+const LARGEST_FRAME: usize = 16 << 20;
+/// A stack pointer further below is taken for another stack. Where it is the same, in a function with a large frame, the
+/// stack is unwound anew once. But programs that switch between stacks do so all the time, and must not pay for every page
+/// between them.
+const DEEPER: usize = 8 * PAGE;
 
 /// Zeroed memory is "nothing known".
 pub(super) struct StackMemory {
     start: usize,
     length: usize,
+    /// How often the kernel was asked.
+    #[cfg(test)]
+    asked: usize,
 }
 
 impl StackMemory {
     pub(super) const fn new() -> StackMemory {
-        StackMemory { start: 0, length: 0 }
+        StackMemory {
+            start: 0,
+            length: 0,
+            #[cfg(test)]
+            asked: 0,
+        }
     }
 
     pub(super) fn forget(&mut self) {
@@ -36,9 +48,9 @@ impl StackMemory {
     fn enter_outside(&mut self, sp: usize) -> bool {
         let page = sp & !(PAGE - 1);
         // The usual case: the same stack, deeper than ever before.
-        if page < self.start && self.start - page <= NEAR {
+        if page < self.start && self.start - page <= DEEPER {
             let mut start = self.start;
-            while start > page && memscope_sys::is_readable(start - PAGE) {
+            while start > page && self.ask(start - PAGE) {
                 start -= PAGE;
             }
             if start == page {
@@ -71,16 +83,24 @@ impl StackMemory {
     #[cold]
     fn extend(&mut self, address: usize) -> bool {
         let end = self.start + self.length;
-        if address < end || address - end > NEAR {
+        if address < end || address - end > LARGEST_FRAME {
             return false;
         }
         while !self.contains(address) {
-            if !memscope_sys::is_readable(self.start + self.length) {
+            if !self.ask(self.start + self.length) {
                 return false;
             }
             self.length += PAGE;
         }
         true
+    }
+
+    fn ask(&mut self, address: usize) -> bool {
+        #[cfg(test)]
+        {
+            self.asked += 1;
+        }
+        memscope_sys::is_readable(address)
     }
 }
 
@@ -104,8 +124,28 @@ mod tests {
         assert_eq!(memory.read(start), None, "below the stack pointer");
         assert!(memory.enter(start), "deeper on the same stack");
         assert_eq!(memory.read(start), Some(0));
-        assert_eq!(memory.read(start + 2 * NEAR), None);
-        assert!(!memory.enter(start + 64 * NEAR), "another stack");
+        assert_eq!(memory.read(start + 2 * LARGEST_FRAME), None);
+        assert!(!memory.enter(start + 64 * LARGEST_FRAME), "another stack");
         assert_eq!(memory.read(start), None);
+    }
+
+    #[test]
+    fn a_switch_to_another_stack_asks_about_few_pages() {
+        const FIBERS: usize = 4;
+        const SWITCHES: usize = 100;
+        for stack_size in [16 << 10, 64 << 10, 256 << 10, 1 << 20, 6 << 20, 12 << 20] {
+            let pages = memscope_sys::map_anonymous(FIBERS * stack_size).unwrap();
+            let mut memory = StackMemory::new();
+            for switch in 0..SWITCHES {
+                let top = pages.as_ptr() as usize + stack_size * (1 + switch * 3 % FIBERS);
+                let sp = top - PAGE - 64;
+                memory.enter(sp);
+                assert_eq!(memory.read(sp), Some(0));
+                assert_eq!(memory.read(top - 8), Some(0));
+            }
+            assert!(memory.asked <= SWITCHES * 2, "{} of {stack_size}", memory.asked);
+            // SAFETY: nothing refers to it any more.
+            unsafe { memscope_sys::unmap(pages, FIBERS * stack_size) };
+        }
     }
 }

@@ -7,14 +7,17 @@
 //! too (`chains`).
 //!
 //! The caller's duties: one [`CStack`] per lane; [`library_unloaded`] after every `dlclose` that may have unmapped
-//! something; [`CStack::forget`] together with `Tree::forget` when [`unload_epoch`] differs from what it was at the
+//! something, unless [`notices_unloads`]; [`CStack::forget`] together with `Tree::forget` when [`unload_epoch`] differs from what it was at the
 //! lane's last capture; [`CStack::change_thread`] when another thread takes over the lane.
 mod arch;
 #[cfg(target_arch = "x86_64")]
 mod cfi;
 mod chains;
+mod loader;
+mod maps;
 mod memory;
 mod modules;
+mod objects;
 mod remembered;
 #[cfg(target_arch = "x86_64")]
 mod rows;
@@ -25,8 +28,8 @@ mod tests;
 use crate::tree::{FrameKey, Interned, Tree};
 use crate::{DefinitionSink, Frame as FrameDefinition, NodeId};
 use arch::{Frame, NearRows, Rule, Step};
-use chains::{Chains, Key};
-use core::sync::atomic::{AtomicU32, Ordering};
+use chains::{Chain, Chains, Key};
+use core::sync::atomic::{AtomicU64, Ordering};
 use memory::StackMemory;
 use modules::Modules;
 use remembered::{Fresh, Remembered};
@@ -39,26 +42,58 @@ const MAX_SLACK: usize = 128;
 /// No function begins in the first page: an address there ends the stack.
 const LOWEST_CODE: usize = 4096;
 
-/// Counts unloaded libraries: after one, an address may belong to another function than before.
-static UNLOADS: AtomicU32 = AtomicU32::new(0);
+/// The unload epoch in the low half: after a library was unloaded, an address may belong to another function than before.
+/// In the high half how many unloads the loader had counted then. In one word, so that nobody sees the new count with the
+/// old epoch.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+const COUNTED_SHIFT: u32 = 32;
 
-/// Process-wide, once, from a constructor: takes what needs `dlsym`. Without it captures work too, but ask
-/// `dl_iterate_phdr`, which takes the loader's lock, about addresses the lane has not seen.
+/// Process-wide, once, from a constructor: takes what needs the loader's locks. Without it captures work too, but ask
+/// the kernel about addresses the lane has not seen, and unloaded libraries are noticed only if somebody tells.
 pub fn initialise() {
-    modules::initialise();
+    loader::initialise();
+}
+
+/// Whether unloaded libraries are noticed without [`library_unloaded`].
+pub fn notices_unloads() -> bool {
+    loader::counts_unloads()
 }
 
 /// Process-wide: a library was unloaded, unwind rows of its addresses hold no more. To be called after it was unmapped;
 /// threads that capture at the same time finish with what held when they began.
 pub fn library_unloaded() {
-    let epoch = UNLOADS.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-    arch::epoch_began(epoch);
+    begin_epoch(EPOCH.load(Ordering::Acquire));
 }
 
 /// Changes with every unloaded library.
 #[inline]
 pub fn unload_epoch() -> u32 {
-    UNLOADS.load(Ordering::Acquire)
+    let epoch = EPOCH.load(Ordering::Acquire);
+    if (epoch >> COUNTED_SHIFT) as u32 == loader::unloads_in_one_namespace() { epoch as u32 } else { next_epoch(epoch) }
+}
+
+/// The epoch if the loader has counted unloads since `epoch`, or if there is more to count.
+#[cold]
+fn next_epoch(epoch: u64) -> u32 {
+    if (epoch >> COUNTED_SHIFT) as u32 == loader::unloads() { epoch as u32 } else { begin_epoch(epoch) }
+}
+
+/// Begins another epoch than `before`, if nobody else has, with what the loader has counted by now.
+#[cold]
+fn begin_epoch(before: u64) -> u32 {
+    let mut before = before;
+    loop {
+        let counted = loader::unloads();
+        let next = (before as u32).wrapping_add(1);
+        arch::epoch_begins(next);
+        let begun = u64::from(counted) << COUNTED_SHIFT | u64::from(next);
+        match EPOCH.compare_exchange(before, begun, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return next,
+            Err(other) if (other >> COUNTED_SHIFT) as u32 == counted => return other as u32,
+            // A thread that was slower, or faster: its epoch is no more than one of those that were needed.
+            Err(other) => before = other,
+        }
+    }
 }
 
 /// Captures the native stacks of one thread at a time. Zeroed memory is a valid empty one.
@@ -68,11 +103,26 @@ pub struct CStack {
     modules: Modules,
     near_rows: NearRows,
     chains: Chains,
+    /// The last stack goes on with this chain.
+    pending: Pending,
     /// Frames of the capture under way, innermost first.
     fresh: [Fresh; MAX_UNWOUND],
     /// Captures that were chains.
     #[cfg(test)]
     followed: usize,
+}
+
+/// A chain that is on top of the remembered frames, but not put there yet: mostly the next stack is a chain too, on one of
+/// the frames further out, and nobody asks for the frames of this one.
+struct Pending {
+    /// 0 for none.
+    position: u32,
+    slot: usize,
+    return_address: usize,
+}
+
+impl Pending {
+    const NONE: Pending = Pending { position: 0, slot: 0, return_address: 0 };
 }
 
 impl Default for CStack {
@@ -90,6 +140,7 @@ impl CStack {
             modules: Modules::new(),
             near_rows: NearRows::new(),
             chains: Chains::new(),
+            pending: Pending::NONE,
             fresh: [fresh; MAX_UNWOUND],
             #[cfg(test)]
             followed: 0,
@@ -112,12 +163,13 @@ impl CStack {
 
     /// Drops what may not be read any more.
     fn forget_stack(&mut self) {
-        self.remembered.forget();
+        self.forget_last();
         self.chains.forget();
     }
 
     /// Drops the last stack only: the next capture unwinds every frame.
     pub fn forget_last(&mut self) {
+        self.pending = Pending::NONE;
         self.remembered.forget();
     }
 
@@ -143,46 +195,91 @@ impl CStack {
             self.forget_stack();
         }
         let Some(frame) = arch::entry(sp, fp, &mut self.memory) else { return NodeId::NONE };
-        if self.remembered.ends_with(&frame) {
+        if self.pending.position != 0 {
+            if frame.slot == self.pending.slot
+                && frame.return_address == self.pending.return_address
+                && let Some(node) = self.follow_again(&frame, depth)
+            {
+                return node;
+            }
+        } else if self.remembered.ends_with(&frame) {
             let innermost = self.remembered.len() - 1;
             if self.is_proven(innermost, depth) {
                 return self.remembered.node(innermost);
             }
         }
-        match self.follow(&frame, None, depth) {
+        match self.follow_next(&frame, depth) {
             Some(node) => node,
             None => self.find_or_unwind(&frame, depth, tree, sink),
         }
     }
 
-    /// Whether the `depth` frames outwards from `index`, or all there are, are still what is remembered.
-    #[inline(never)]
+    #[inline(always)]
     fn is_proven(&self, index: usize, depth: usize) -> bool {
-        let outermost = (index + 1).saturating_sub(depth);
-        let goes_on = || index + 1 >= depth || self.remembered.is_complete() && self.remembered.ends_as_before();
-        self.remembered.verify(index, outermost) && goes_on()
+        is_proven(&self.remembered, index, depth)
     }
 
-    /// The stack if what is new of it is a chain that was kept: the one to be expected, or that of a key.
-    #[inline(always)]
-    fn follow(&mut self, first: &Frame, key: Option<Key>, depth: usize) -> Option<NodeId> {
-        let chain = match key {
-            None => self.chains.next(first)?,
-            Some(key) => self.chains.find(key, first)?,
-        };
-        let (joint, index) = chain.joint();
-        let wanted = depth.saturating_sub(chain.len()).max(1);
-        if !(self.remembered.has(&joint, index) && self.is_proven(index, wanted)) {
+    /// Puts the pending chain on the remembered frames.
+    #[inline(never)]
+    fn settle(&mut self) {
+        put_pending(&mut self.pending, &self.chains, &mut self.remembered);
+    }
+
+    /// The stack if what is new of it is a chain that was kept: one of those to be expected.
+    #[inline]
+    fn follow_next(&mut self, first: &Frame, depth: usize) -> Option<NodeId> {
+        let chain = self.chains.next(first)?;
+        let (node, position) = (chain.node(), chain.position());
+        if !follow(&chain, &mut self.pending, &self.chains, &mut self.remembered, depth) {
             return None;
         }
+        self.followed(position, first);
+        Some(node)
+    }
+
+    /// The stack if it is the same as the last one, which was a chain. What comes twice is worth being put on the remembered
+    /// frames.
+    #[inline(never)]
+    fn follow_again(&mut self, first: &Frame, depth: usize) -> Option<NodeId> {
+        let chain = self.chains.compare(self.pending.position, first).ok()?;
+        let node = chain.node();
+        if !follow(&chain, &mut self.pending, &self.chains, &mut self.remembered, depth) {
+            return None;
+        }
+        self.settle();
+        Some(node)
+    }
+
+    /// The same for that of a key, which becomes the key by which to keep what is none.
+    #[inline]
+    fn follow_key(&mut self, first: &Frame, key: &mut Key, depth: usize) -> Option<NodeId> {
+        /// Chains are told apart by so many differences beyond their innermost frames.
+        const MOST_DIFFERENCES: usize = 3;
+        for _ in 0..=MOST_DIFFERENCES {
+            match self.chains.find(*key, first) {
+                Ok(chain) => {
+                    let (node, position) = (chain.node(), chain.position());
+                    if !follow(&chain, &mut self.pending, &self.chains, &mut self.remembered, depth) {
+                        return None;
+                    }
+                    self.followed(position, first);
+                    return Some(node);
+                }
+                Err(Some(further)) => *key = further,
+                Err(None) => break,
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn followed(&mut self, position: u32, first: &Frame) {
         #[cfg(test)]
         {
             self.followed += 1;
         }
-        let node = chain.put_on(index + 1, &mut self.remembered);
-        let position = chain.position();
+        self.pending = Pending { position, slot: first.slot, return_address: first.return_address };
         self.chains.followed(position);
-        Some(node)
     }
 
     /// The stack if it is a part of the last one or some chain, else unwound. Out of the way of what is more frequent in a
@@ -195,17 +292,20 @@ impl CStack {
         tree: &mut Tree,
         sink: &mut S,
     ) -> NodeId {
+        if self.chains.at(self.pending.position).is_some_and(|chain| chain.has(first)) {
+            self.settle();
+        }
         if let Some(index) = self.remembered.find(first)
             && self.is_proven(index, depth)
         {
             return self.remembered.node(index);
         }
-        let key = self.key(first);
+        let mut key = self.key(first);
         // A signal among the frames of the key may have led to another stack.
         if !self.memory.enter(first.slot) {
             self.forget_stack();
         }
-        match self.follow(first, Some(key), depth) {
+        match self.follow_key(first, &mut key, depth) {
             Some(node) => node,
             None => self.unwind(first, key, depth, tree, sink),
         }
@@ -239,6 +339,7 @@ impl CStack {
         tree: &mut Tree,
         sink: &mut S,
     ) -> NodeId {
+        self.settle();
         // Field by field, here and below: a frame copied as a whole goes through memory, in wider pieces than it was
         // written in, which stalls (measured: twice the time per frame).
         let Frame { slot, return_address, sp, fp } = *first;
@@ -335,6 +436,38 @@ impl CStack {
         }
         rebuild.finish(&mut self.remembered)
     }
+}
+
+/// Whether the `depth` frames outwards from `index`, or all there are, are still what is remembered.
+#[inline(never)]
+fn is_proven(remembered: &Remembered, index: usize, depth: usize) -> bool {
+    let outermost = (index + 1).saturating_sub(depth);
+    let goes_on = || index + 1 >= depth || remembered.is_complete() && remembered.ends_as_before();
+    remembered.verify(index, outermost) && goes_on()
+}
+
+/// Whether the stack goes on outwards from `chain`, which is on it, with frames that are remembered. Those further in are
+/// forgotten then.
+#[inline(always)]
+fn follow(chain: &Chain, pending: &mut Pending, chains: &Chains, remembered: &mut Remembered, depth: usize) -> bool {
+    let (joint, index) = chain.joint();
+    if index >= remembered.len() {
+        put_pending(pending, chains, remembered);
+    }
+    let wanted = depth.saturating_sub(chain.len()).max(1);
+    let goes_on = remembered.has(&joint, index) && is_proven(remembered, index, wanted);
+    if goes_on {
+        remembered.truncate(index + 1);
+    }
+    goes_on
+}
+
+#[inline(never)]
+fn put_pending(pending: &mut Pending, chains: &Chains, remembered: &mut Remembered) {
+    if let Some(chain) = chains.at(pending.position) {
+        chain.put_on(remembered.len(), remembered);
+    }
+    *pending = Pending::NONE;
 }
 
 #[cold]

@@ -114,7 +114,6 @@ impl Remembered {
     }
 
     /// The node of the whole stack.
-    #[inline]
     pub(super) fn innermost(&self) -> NodeId {
         if self.len > 0 { self.node(self.len - 1) } else { NodeId::NONE }
     }
@@ -241,6 +240,14 @@ impl Remembered {
         base - drop
     }
 
+    /// Drops all but the `base` outermost frames, of which there is at least one.
+    #[inline]
+    pub(super) fn truncate(&mut self, base: usize) {
+        self.len = base;
+        self.words_len = self.place(base - 1).word as usize + 1;
+        self.hint = base;
+    }
+
     /// Begins to replace all but the `base` outermost frames.
     #[inline]
     pub(super) fn rebuild(&mut self, base: usize) -> Rebuild {
@@ -302,9 +309,15 @@ impl Remembered {
 impl Word {
     #[inline]
     pub(super) fn holds(&self) -> bool {
+        self.contents() == self.value
+    }
+
+    /// What there is on the stack.
+    #[inline]
+    pub(super) fn contents(&self) -> usize {
         // SAFETY: remembered addresses were readable when read and belong to the stack the thread is running on, whose
         // pages stay mapped.
-        unsafe { (self.address as *const usize).read_volatile() == self.value }
+        unsafe { (self.address as *const usize).read_volatile() }
     }
 }
 

@@ -215,9 +215,9 @@ struct Entry {
 /// they start, and must not keep the table from those they stay at.
 static TABLE: AtomicPtr<Entry> = AtomicPtr::new(null_mut());
 
-/// To be told each new unload epoch: the key holds 16 bits of it, and before they come round again nothing of their
+/// To be told each new unload epoch before it begins: the key holds 16 bits of it, and before they come round again nothing of their
 /// first time may be left.
-pub(super) fn epoch_began(epoch: u32) {
+pub(super) fn epoch_begins(epoch: u32) {
     if epoch as u16 == 0 {
         wipe();
     }

@@ -147,4 +147,4 @@ pub(in super::super) fn prefetch(address: *const i8) {
     }
 }
 
-pub(in super::super) fn epoch_began(_epoch: u32) {}
+pub(in super::super) fn epoch_begins(_epoch: u32) {}

@@ -3,7 +3,9 @@
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod current;
 
-pub(super) use current::{NearRows, Rule, code_address, entry, entry_pointer, epoch_began, prefetch, step, step_alone};
+pub(super) use current::{
+    NearRows, Rule, code_address, entry, entry_pointer, epoch_begins, prefetch, step, step_alone,
+};
 
 /// One activation of a function, as seen when the call it is in returns.
 #[derive(Clone, Copy)]
@@ -36,6 +38,7 @@ pub(super) enum Step {
     /// It was the outermost frame.
     End,
     /// Nothing is known about its return address.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     Unknown,
     /// Something should follow, but the stack does not look as the tables say.
     Lost,

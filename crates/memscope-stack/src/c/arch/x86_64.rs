@@ -1,7 +1,8 @@
 //! x86-64: no frame pointers, so by unwind rows. A call pushes the return address, so it lies right below the CFA.
 use super::super::cfi::{Found, Registers, Tables};
 use super::super::memory::StackMemory;
-use super::super::modules::{self, Module, Modules};
+use super::super::modules::Modules;
+use super::super::objects::{self, Module};
 pub(in super::super) use super::super::rows::NearRows;
 use super::super::rows::{self, Key, Row, SavedFp};
 use super::{Frame, Step};
@@ -47,7 +48,7 @@ pub(in super::super) fn step_alone(frame: Frame, memory: &mut StackMemory, epoch
     let key = Key::new(frame.return_address, frame.is_interrupted(), epoch);
     let row = match key.and_then(rows::find) {
         Some(row) => row,
-        None => row_of(frame.return_address, frame.is_interrupted(), key, modules::loaded_object_at),
+        None => row_of(frame.return_address, frame.is_interrupted(), key, objects::loaded_object_at),
     };
     let (step, _, outer) = step_by(row, frame, memory);
     (step, outer)
@@ -89,8 +90,8 @@ pub(in super::super) fn prefetch(address: *const i8) {
     unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address) };
 }
 
-pub(in super::super) fn epoch_began(epoch: u32) {
-    rows::epoch_began(epoch);
+pub(in super::super) fn epoch_begins(epoch: u32) {
+    rows::epoch_begins(epoch);
 }
 
 #[cold]

@@ -1,6 +1,7 @@
 //! Unwind tables of real objects, whole and damaged.
 use super::super::cfi::{Found, Registers, Tables};
-use super::super::modules::{Module, Modules};
+use super::super::modules::Modules;
+use super::super::objects::Module;
 use super::super::rows::Row;
 use super::Random;
 
