@@ -25,7 +25,7 @@ struct worker {
     unsigned long random;
     void *blocks[BLOCKS], *mappings[MAPPINGS];
     sigjmp_buf target;
-    volatile sig_atomic_t may_jump, signals;
+    volatile sig_atomic_t may_jump, signals, forks;
     /* A child of a fork ends after so many operations. */
     volatile long left;
     timer_t timer;
@@ -69,7 +69,8 @@ static void on_timer(int signal) {
     unsigned long number = ++worker->signals;
     void *mapped = map(3);
     unmap(mapped, 3);
-    if (wants('F') && worker->left < 0 && number % 40 == 7 && _Fork) {
+    if (wants('F') && worker->left < 0 && number % 40 == 7 && _Fork && worker->forks < 10) {
+        worker->forks++;
         pid_t child = _Fork();
         if (child == 0) {
             chaos_begin(0);

@@ -79,8 +79,13 @@ impl SpoolFile {
         const TRIES: usize = 8;
         let length = block.iter().map(|part| part.length).sum();
         let mut last = Errno::EAGAIN;
+        let ours = self.id();
         for _ in 0..TRIES {
             let descriptor = self.descriptor()?;
+            // A signal handler has forked, and this is the child: what is here now is another file.
+            if self.id() != ours {
+                return Err(Errno::EBADF);
+            }
             // SAFETY: the caller vouches for the parts.
             let written = unsafe {
                 match sys::append(descriptor, block) {
@@ -89,14 +94,16 @@ impl SpoolFile {
                     answer => answer,
                 }
             };
-            if sys::file_id(descriptor) == Ok(self.id()) {
+            if sys::file_id(descriptor) == Ok(ours) {
                 match written {
                     Ok(whole) if whole == length => return Ok(()),
                     Ok(_) => last = Errno::EAGAIN,
                     Err(Errno::EINTR) => last = Errno::EINTR,
                     Err(error) => return Err(error),
                 }
-            } else if let Ok(stray @ 1..) = written {
+            } else if let Ok(stray @ 1..) = written
+                && self.id() == ours
+            {
                 // SAFETY: the same parts.
                 let taken = unsafe { take_back(descriptor, block, stray) };
                 strayed(if taken { Stray::TakenBack } else { Stray::Left });

@@ -5,11 +5,11 @@
 use crate::files::close_inherited;
 use crate::lane;
 use crate::process;
-use crate::slot;
+use crate::slot::{self, Slot};
 use crate::writer::Writer;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 use memscope_sys::{self as sys, Fd, FileId};
 
 /// A descriptor this process, or the one it was forked from, has open.
@@ -46,19 +46,25 @@ fn close_all_inherited() {
     }
 }
 
+/// The recorder was at work when a signal handler forked: in the child it may return there, to what the parent had.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
 /// For a process that begins: closes and unmaps what it has from the process it was forked from, if any.
 ///
 /// # Safety
-/// No lane of this process exists, and nothing of the parent's lanes is in use.
+/// No lane of this process exists, and nothing of the parent's lanes is in use, but by what [`in_child`] knows of.
 pub(crate) unsafe fn leave_parent() {
     close_all_inherited();
-    // SAFETY: passed on.
-    unsafe { sys::unmap_inherited() };
+    if !INTERRUPTED.load(Relaxed) {
+        // SAFETY: passed on.
+        unsafe { sys::unmap_inherited() };
+    }
 }
 
 /// What a fork needs to know of the moment before it.
 pub struct Fork {
-    /// The writer of the lane the recorder is at work on: fork was called by a signal handler that interrupted it.
+    /// The writer of the lane the recorder is at work on: fork was called by a signal handler that interrupted it, or a
+    /// jump has left it there.
     interrupted: Option<MaybeUninit<Writer>>,
 }
 
@@ -75,14 +81,21 @@ pub fn before() -> Fork {
 
 /// Right after it, in the child.
 ///
-/// A child that returns from the signal handler into the recorder finds a writer as it was, in front of a window of its
-/// own that no file is behind; what it writes there is lost with the event it belongs to.
+/// A child that returns from the signal handler into the recorder finds a writer as it was, in front of memory that no
+/// file is behind. The event under way there is the parent's; for its own the child begins anew, beside it.
 pub fn in_child(fork: &Fork) {
     close_all_inherited();
     process::is_forked();
-    if let Some(writer) = &fork.interrupted {
-        let slot = slot::current();
-        // SAFETY: the slot is the thread's own; the copy is of the lane that it names, whose memory is zeroes now.
-        unsafe { lane::put_writer((*slot).lane, writer) };
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own; the copy is of the lane that it names, whose memory is zeroes now.
+    unsafe {
+        if let Some(writer) = &fork.interrupted {
+            INTERRUPTED.store(true, Relaxed);
+            lane::put_writer((*slot).lane, writer);
+            process::leave_out_lanes_to((*slot).lane);
+        }
+        if (*slot).recording != 0 {
+            Slot::begin_anew(slot);
+        }
     }
 }

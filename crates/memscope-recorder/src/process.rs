@@ -193,7 +193,7 @@ pub(crate) fn ensure() -> Option<&'static Process> {
             // SAFETY: nothing of the parent's is in use in a child that begins; no lane of this process exists.
             unsafe { forks::leave_parent() };
             // SAFETY: the exchange made the attempt ours alone.
-            let started = unsafe { start(place.get(), process.home.load(Relaxed)) };
+            let started = unsafe { start(place.get(), process.home()) };
             let done = if started.is_ok() { starting.recording() } else { State::FAILED };
             // Unless somebody has lost patience and begun another attempt: then that one counts.
             if process.turn(starting, done) && done.is_recording() {
@@ -229,6 +229,14 @@ pub(crate) fn lose(events: u64) {
 pub(crate) fn is_forked() {
     if let Some(process) = page() {
         process.home.store(sys::getpid(), Relaxed);
+    }
+}
+
+/// In such a child: this lane and those before it are not used, because something may come back to one of them.
+pub(crate) fn leave_out_lanes_to(lane: *const Lane) {
+    if let Some(process) = page() {
+        let number = process.lanes.iter().position(|place| ptr::eq(place.get(), lane));
+        process.lane_count.store(number.map_or(0, |number| number as u32 + 1), Relaxed);
     }
 }
 
@@ -284,10 +292,9 @@ fn prepare_image() -> bool {
     if sys::wipe_on_fork(page, size).is_err() {
         return false;
     }
-    if config.c_depth > 0 || config.python_depth > 0 {
-        stacks::initialise(config.python_depth > 0);
-        forget_loader_errors();
-    }
+    // Also without stacks: whether a hook was left by a jump is asked of the stack.
+    stacks::initialise(config.python_depth > 0);
+    forget_loader_errors();
     if config.deferred {
         control::defer();
     }
@@ -398,9 +405,14 @@ impl Process {
         }
     }
 
+    /// Whose memory this is.
+    pub(crate) fn home(&self) -> u32 {
+        self.home.load(Relaxed)
+    }
+
     /// Whether one of the process's threads has this number.
     pub(crate) fn has_thread(&self, thread: u32) -> bool {
-        sys::thread_exists(self.home.load(Relaxed), thread)
+        sys::thread_exists(self.home(), thread)
     }
 
     fn turn(&self, from: State, to: State) -> bool {

@@ -103,6 +103,20 @@ impl Slot {
         compiler_fence(SeqCst);
     }
 
+    /// In a forked child, of a thread the recorder was at work on: neither lane nor guard.
+    ///
+    /// # Safety
+    /// As for [`Slot::set`].
+    pub(crate) unsafe fn begin_anew(slot: *mut Slot) {
+        // SAFETY: the caller vouches for the slot.
+        unsafe {
+            (*slot).lane = ptr::null_mut();
+            Slot::set(slot, Progress::IDLE);
+            (*slot).on_top = 0;
+            (*slot).guard = 0;
+        }
+    }
+
     /// The hook that held the guard was left by a jump and will not come back: `guard` is the one that has it instead. If
     /// it was left in the recorder itself, its half-made record is dropped, and everything later records would refer to is
     /// begun anew.

@@ -35,6 +35,8 @@ pub(crate) struct Writer {
     /// A pair that is older than the generation at hand: see `begin_generation`.
     calibration: Calibration,
     process: *const Process,
+    /// The process the lane was made in; in a child of a fork in the middle of this code it is another.
+    home: u32,
     /// Null in a lane without stacks.
     nodes: *mut NodeDeltas,
     /// Which page of the file the window begins at, and its size.
@@ -65,6 +67,7 @@ impl Writer {
         self.thread = thread;
         self.calibration = process.calibrate();
         self.process = process;
+        self.home = process.home();
         self.nodes = nodes;
         self.move_into(window, lane);
         self.begin_generation();
@@ -220,6 +223,11 @@ impl Writer {
         /// Events lost before the next attempt, at first and at most.
         const PAUSE: u32 = 64;
         const LONGEST_PAUSE: u32 = 1 << 16;
+        // SAFETY: the process outlives its lanes.
+        if unsafe { (*self.process).home() } != self.home {
+            self.limit = 0;
+            return false;
+        }
         let payload = self.published() - self.payload();
         // SAFETY: the window is mapped and, until the generation is bumped, nothing of it changes but the count of lost
         // events, of which the block has that of now. The process outlives its lanes.
