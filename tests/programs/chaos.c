@@ -44,21 +44,21 @@ static unsigned long draw(struct worker *worker, unsigned long below) {
     return worker->random % below;
 }
 
-static void counted(int events) {
-    atomic_fetch_add(&chaos_counts()->events, events);
+static void counted(int kind) {
+    atomic_fetch_add(&chaos_counts()->events[kind], 1);
 }
 
 static void *map(size_t pages) {
     void *mapped = mmap(0, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED)
         abort();
-    counted(1);
+    counted(MAPPED);
     return mapped;
 }
 
 static void unmap(void *mapped, size_t pages) {
     munmap(mapped, pages * PAGE);
-    counted(1);
+    counted(UNMAPPED);
 }
 
 static void on_timer(int signal) {

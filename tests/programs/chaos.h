@@ -2,9 +2,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+enum { ALLOCATED, FREED, MAPPED, UNMAPPED, KINDS };
+
 struct chaos_counts {
-    /* Blocks and mappings that began and ended. */
-    _Atomic uint64_t events;
+    _Atomic uint64_t events[KINDS];
     /* Calls that were left half way, by a jump or because the process was forked in the middle of one. */
     _Atomic uint64_t left;
 };

@@ -60,13 +60,13 @@ void *malloc(size_t size) {
     /* 16 bytes before a block hold its size. */
     uintptr_t block = atomic_fetch_add(&next, (size + 16 + 15) & ~(size_t)15);
     *(size_t *)block = size;
-    atomic_fetch_add(&counts->events, 1);
+    atomic_fetch_add(&counts->events[ALLOCATED], 1);
     return (void *)(block + 16);
 }
 
 void free(void *block) {
     if (block)
-        atomic_fetch_add(&counts->events, 1);
+        atomic_fetch_add(&counts->events[FREED], 1);
 }
 
 void *calloc(size_t count, size_t size) {
@@ -78,7 +78,7 @@ void *realloc(void *old, size_t size) {
     if (old) {
         size_t kept = ((size_t *)old)[-2];
         memcpy(block, old, kept < size ? kept : size);
-        atomic_fetch_add(&counts->events, 1);
+        atomic_fetch_add(&counts->events[FREED], 1);
     }
     return block;
 }

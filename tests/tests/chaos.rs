@@ -6,8 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// Blocks allocated and freed, mappings made and unmade.
+type Kinds = [u64; 4];
+
 struct Counted {
-    events: u64,
+    made: Kinds,
     /// Calls that were left half way, which may be seen or not.
     left: u64,
 }
@@ -15,20 +18,21 @@ struct Counted {
 fn counted(directory: &Path, pid: u32) -> Counted {
     let bytes = fs::read(directory.join(pid.to_string())).expect("every process counts");
     let count = |index: usize| u64::from_le_bytes(bytes[index * 8..][..8].try_into().unwrap());
-    Counted { events: count(0), left: count(1) }
+    Counted { made: [count(0), count(1), count(2), count(3)], left: count(4) }
 }
 
-fn recorded_events(process: &Recorded) -> u64 {
-    let counts = |kind: &EventKind| {
-        matches!(
-            kind,
-            EventKind::HostAlloc { .. }
-                | EventKind::HostFree { .. }
-                | EventKind::HostMap { .. }
-                | EventKind::HostUnmap { .. }
-        )
-    };
-    process.raw.iter().filter(|event| counts(&event.kind)).count() as u64
+fn recorded(process: &Recorded) -> Kinds {
+    let mut kinds = [0; 4];
+    for event in &process.raw {
+        match event.kind {
+            EventKind::HostAlloc { .. } => kinds[0] += 1,
+            EventKind::HostFree { .. } => kinds[1] += 1,
+            EventKind::HostMap { .. } => kinds[2] += 1,
+            EventKind::HostUnmap { .. } => kinds[3] += 1,
+            _ => {}
+        }
+    }
+    kinds
 }
 
 /// Runs a random program that does `what` and compares every process of it with its own count.
@@ -48,19 +52,16 @@ fn chaos(what: &str, c_depth: u32) -> (u64, u64) {
     assert!(recording.output.status.success(), "{context}: {:?}", recording.output);
     let (mut events, mut lost) = (0, 0);
     for process in &recording.processes {
-        let counted = counted(&counts, process.info.pid);
-        let found = recorded_events(process) + process.outcome.lost_events;
-        assert_eq!(process.outcome.damage, Vec::<String>::new(), "{context}");
-        assert!(
-            found.abs_diff(counted.events) <= counted.left,
-            "{context}, process {}: {} recorded, {} lost, {} made, {} left half way",
-            process.info.pid,
-            found - process.outcome.lost_events,
-            process.outcome.lost_events,
-            counted.events,
-            counted.left
+        let Counted { made, left } = counted(&counts, process.info.pid);
+        let (found, missed) = (recorded(process), process.outcome.lost_events);
+        let context = format!(
+            "{context}, process {}: {found:?} recorded, {missed} lost, {made:?} made, {left} left half way",
+            process.info.pid
         );
-        (events, lost) = (events + found, lost + process.outcome.lost_events);
+        assert_eq!(process.outcome.damage, Vec::<String>::new(), "{context}");
+        let all = |kinds: Kinds| kinds.iter().sum::<u64>();
+        assert!((all(found) + missed).abs_diff(all(made)) <= left, "{context}");
+        (events, lost) = (events + all(found), lost + missed);
     }
     let processes = fs::read_dir(&counts).unwrap().count();
     assert_eq!(recording.processes.len(), processes, "{context}: every process that did anything is recorded");

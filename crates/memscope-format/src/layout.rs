@@ -146,7 +146,7 @@ pub struct WindowHeader {
     pub lost: AtomicU64,
     /// Events the lane recorded in earlier generations; tells how many a damaged block held.
     pub earlier_events: u64,
-    /// XXH3 of the payload in a block, with the header's own first 56 bytes as seed; nothing in a live window.
+    /// XXH3 of the payload in a block, with the header's own first 56 bytes as seed. In a window: the writer's own.
     pub checksum: u64,
 }
 

@@ -102,6 +102,11 @@ impl Drop for Call {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the guard is this thread's and we took it.
-        unsafe { (*self.guard)[0] = 0 };
+        unsafe {
+            (*self.guard)[0] = 0;
+            compiler_fence(SeqCst);
+            // It may be a guard's that was being taken when a signal came.
+            (*self.guard)[1] = 0;
+        }
     }
 }

@@ -465,9 +465,11 @@ impl Process {
 
     /// Appends one block with a single `write`; a short write leaves a torn block that readers recognise.
     ///
+    /// `home` is whose block it is: nothing is appended in a child that a signal handler forked in the middle of this.
+    ///
     /// # Safety
     /// The parts must be readable.
-    pub(crate) unsafe fn append(&self, block: &[Part; 2]) -> Result<(), AppendError> {
+    pub(crate) unsafe fn append(&self, home: u32, block: &[Part; 2]) -> Result<(), AppendError> {
         let length: usize = block.iter().map(|part| part.length).sum();
         if self.is_stopped() {
             return Err(AppendError::Final);
@@ -489,6 +491,9 @@ impl Process {
                 header.strays_left.fetch_add(1, Relaxed);
             }
         };
+        if self.home() != home {
+            return Err(AppendError::Final);
+        }
         // SAFETY: the caller vouches for the parts.
         match unsafe { self.files().events.append(block, strayed) } {
             Ok(()) => {

@@ -127,8 +127,7 @@ impl Slot {
     unsafe fn replace_abandoned(slot: *mut Slot, guard: usize) -> Nested {
         // SAFETY: the caller vouches for the slot, and for the word at the guard.
         unsafe {
-            // First, so that a signal handler finds the lane in use. Before the second store it finds a guard whose word
-            // is not there, and does this work itself.
+            // First, so that a signal handler finds the lane in use; before that it does this work itself.
             (*slot).guard_word = *((guard & !MARK) as *const usize);
             compiler_fence(SeqCst);
             (*slot).guard = guard;
@@ -183,7 +182,8 @@ pub unsafe fn nested(stack_pointer: usize, frame_pointer: usize) -> Nested {
             }
         }
         let is_mark = (*slot).guard & MARK != 0;
-        match if word_stays(slot) { search((*slot).guard) } else { Search::Absent } {
+        let search = if word_stays(slot) { search((*slot).guard) } else { Search::Absent };
+        match search {
             Search::Found { crossed_signal } => within(slot, crossed_signal),
             // A mark is no frame's place, but lies in one.
             Search::Between { crossed_signal } if is_mark => within(slot, crossed_signal),
@@ -197,20 +197,17 @@ pub unsafe fn nested(stack_pointer: usize, frame_pointer: usize) -> Nested {
 unsafe fn nested_at(place: usize) -> Nested {
     let slot = current();
     // SAFETY: the slot is the thread's own.
-    unsafe {
-        match word_stays(slot) {
-            true => by_place(slot, place | MARK),
-            false => Slot::replace_abandoned(slot, place | MARK),
-        }
-    }
+    unsafe { by_place(slot, place | MARK) }
 }
 
 /// Whether the word at the guard is what it was. Changed, it tells that the hook has gone; unchanged, it tells little.
 unsafe fn word_stays(slot: *const Slot) -> bool {
     // SAFETY: the caller passes the thread's own slot; the guarded word is read only if it can be.
     unsafe {
-        let guard = (*slot).guard & !MARK;
-        memscope_sys::is_readable(guard) && *(guard as *const usize) == (*slot).guard_word
+        let (guard, is_mark) = ((*slot).guard & !MARK, (*slot).guard & MARK != 0);
+        let word = if is_mark { MARK_WORD } else { (*slot).guard_word };
+        // 0: a signal handler had the guard while it was being taken.
+        word == 0 || memscope_sys::is_readable(guard) && *(guard as *const usize) == word
     }
 }
 
@@ -240,7 +237,7 @@ unsafe fn by_place(slot: *mut Slot, guard: usize) -> Nested {
     // SAFETY: the caller passes the thread's own slot and its own guard.
     unsafe {
         let is_outer = (guard & !MARK).wrapping_sub((*slot).guard & !MARK) <= SAME_STACK;
-        if is_outer && !memscope_sys::is_on_signal_stack() {
+        if is_outer && !memscope_sys::is_on_signal_stack() || !word_stays(slot) {
             return Slot::replace_abandoned(slot, guard);
         }
         // Our own work calls no hooked function where the stack cannot be walked.
@@ -276,7 +273,7 @@ impl Guard {
     }
 
     /// # Safety
-    /// The word at `place`, on the calling thread's stack, does not change before the guard is dropped.
+    /// `place` is on the calling thread's stack, and its word does not change before the guard is dropped.
     #[inline(always)]
     unsafe fn take(place: usize, mark: usize, judge: impl FnOnce() -> Nested) -> Option<Guard> {
         let slot = current();
@@ -305,7 +302,12 @@ impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the slot outlives the hook; it is the calling thread's.
-        unsafe { (*self.words)[0] = 0 };
+        unsafe {
+            (*self.words)[0] = 0;
+            compiler_fence(SeqCst);
+            // It may be a guard's that was being taken when a signal came.
+            (*self.words)[1] = 0;
+        }
     }
 }
 
@@ -382,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_nested_guard_is_refused_until_the_outer_one_is_dropped() {
-        let stack = [1, 2];
+        let stack = [MARK_WORD; 2];
         let outer = Guard::enter_at(&stack[1]).unwrap();
         assert!(Guard::enter_at(&stack[0]).is_none());
         drop(outer);
@@ -391,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_guard_left_by_a_jump_is_taken_over() {
-        let mut stack = [1, 2];
+        let mut stack = [MARK_WORD; 2];
         core::mem::forget(Guard::enter_at(&stack[0]).unwrap());
         // Further out than the frame that held it.
         core::mem::forget(Guard::enter_at(&stack[1]).unwrap());

@@ -39,8 +39,7 @@ pub(crate) struct Writer {
     home: u32,
     /// Null in a lane without stacks.
     nodes: *mut NodeDeltas,
-    /// Which page of the file the window begins at, and its size.
-    page: u32,
+    /// Of the window.
     size: u32,
     /// How many further events are lost before a full window is tried to be appended again, and how many the next time.
     pause: u32,
@@ -223,11 +222,6 @@ impl Writer {
         /// Events lost before the next attempt, at first and at most.
         const PAUSE: u32 = 64;
         const LONGEST_PAUSE: u32 = 1 << 16;
-        // SAFETY: the process outlives its lanes.
-        if unsafe { (*self.process).home() } != self.home {
-            self.limit = 0;
-            return false;
-        }
         let payload = self.published() - self.payload();
         // SAFETY: the window is mapped and, until the generation is bumped, nothing of it changes but the count of lost
         // events, of which the block has that of now. The process outlives its lanes.
@@ -235,10 +229,8 @@ impl Writer {
             let mut header = self.window.cast::<[u8; WINDOW_HEADER_SIZE]>().read();
             let bytes = core::slice::from_raw_parts(self.payload() as *const u8, payload);
             layout::seal(&mut header, bytes);
-            (*self.process).append(&[
-                Part { data: header.as_ptr(), length: header.len() },
-                Part { data: bytes.as_ptr(), length: bytes.len() },
-            ])
+            let parts = [(header.as_ptr(), header.len()), (bytes.as_ptr(), bytes.len())];
+            (*self.process).append(self.home, &parts.map(|(data, length)| Part { data, length }))
         };
         match appended {
             Ok(()) => {
@@ -274,11 +266,13 @@ impl Writer {
 
     /// The window as it was taken; the lane must move into another before it goes.
     fn give_up_window(&self) -> Window {
-        Window { page: self.page, size: self.size, memory: self.window }
+        // SAFETY: as in `lose`.
+        let (page, size) = unsafe { ((*self.window).checksum as u32, (*self.window).size) };
+        Window { page, size, memory: self.window }
     }
 
     /// From here on the lane is in this window, in which nothing is yet: of the generation at hand, which is in the spool
-    /// file or empty.
+    /// file or empty. One store makes it the lane's: the window itself knows its place and its size.
     fn move_into(&mut self, window: Window, lane: u32) {
         let Window { page, size, memory } = window;
         // SAFETY: the window is nobody else's. While its magic is 0 no reader takes it for one.
@@ -287,15 +281,16 @@ impl Writer {
             compiler_fence(SeqCst);
             (*memory).size = size;
             (*memory).lane = lane;
+            (*memory).checksum = u64::from(page);
             (*memory).lost.store(self.lost.load(Relaxed), Relaxed);
             (*memory).progress.store(u64::from(self.generation) << 32, Release);
             compiler_fence(SeqCst);
             ptr::addr_of_mut!((*memory).magic).write_volatile(WINDOW_MAGIC);
             compiler_fence(SeqCst);
         }
-        (self.page, self.size) = (page, size);
         self.window = memory;
         compiler_fence(SeqCst);
+        self.size = size;
         // What a signal handler has counted in between.
         self.lose(0);
     }

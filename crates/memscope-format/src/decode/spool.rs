@@ -228,8 +228,11 @@ impl Spool {
                     }
                     1 << block.size
                 }
-                // A window that just begins, or changes its lane, holds nothing; how large it is, is not known then.
-                None if u32_at(&header, offset_of!(WindowHeader, magic)) == Some(0) => 1,
+                // A window that just begins, or changes its lane, holds nothing. It keeps its size, 0 if it never had one.
+                None if u32_at(&header, offset_of!(WindowHeader, magic)) == Some(0) => {
+                    let size = u32_at(&header, offset_of!(WindowHeader, size)).unwrap_or(0);
+                    1 << size.min(LARGEST_WINDOW)
+                }
                 None => {
                     // Its further pages look no better.
                     if !core::mem::replace(&mut damaged, true) {
