@@ -307,11 +307,8 @@ impl Chain<'_> {
         self.links.last().unwrap_or(&Link::NONE).node
     }
 
-    /// Whether one of its frames, but the innermost one and the joint, is `frame`.
+    /// Whether one of its frames, but the joint, is `frame`.
     pub(super) fn has(&self, frame: &Frame) -> bool {
-        if frame.slot <= self.slot {
-            return false;
-        }
         let mut outer = self.links.iter().skip(1).rev().skip_while(|link| link.address(self.slot) < frame.slot);
         outer.next().is_some_and(|link| {
             link.address(self.slot) == frame.slot && link.value == frame.return_address && !link.is_check()
@@ -377,7 +374,7 @@ pub(super) struct Key(u64);
 impl Key {
     /// So many of them, if there are as many. Few have to be unwound before the chain is found, but enough to tell chains
     /// apart.
-    pub(super) const FRAMES: usize = 4;
+    pub(super) const FRAMES: usize = 3;
 
     #[inline]
     pub(super) fn new(first: &Frame) -> Key {

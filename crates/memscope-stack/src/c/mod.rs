@@ -226,7 +226,7 @@ impl CStack {
     }
 
     /// The stack if what is new of it is a chain that was kept: one of those to be expected.
-    #[inline]
+    #[inline(never)]
     fn follow_next(&mut self, first: &Frame, depth: usize) -> Option<NodeId> {
         let chain = self.chains.next(first)?;
         let (node, position) = (chain.node(), chain.position());
@@ -292,7 +292,8 @@ impl CStack {
         tree: &mut Tree,
         sink: &mut S,
     ) -> NodeId {
-        if self.chains.at(self.pending.position).is_some_and(|chain| chain.has(first)) {
+        if first.slot > self.pending.slot && self.chains.at(self.pending.position).is_some_and(|chain| chain.has(first))
+        {
             self.settle();
         }
         if let Some(index) = self.remembered.find(first)
