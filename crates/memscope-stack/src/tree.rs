@@ -70,13 +70,15 @@ impl Entry {
 const MOST_NODES: usize = 1 << 18;
 const FIRST_CHILDREN_BYTES: usize = MOST_NODES * size_of::<Entry>();
 
-/// Entries of the table of further children, at first and at most (4 MiB).
-const FIRST_CAPACITY: usize = 1024;
+/// Entries of the table of further children, at first (a page) and at most (4 MiB).
+const FIRST_CAPACITY: usize = 256;
 const LAST_CAPACITY: usize = 1 << 18;
 
 /// Further children in front of the large table.
 const RECENT: usize = 1 << RECENT_BITS;
 const RECENT_BITS: u32 = 11;
+/// So many of them as long as there are few, so that a short thread touches few pages.
+const FIRST_RECENT: usize = 64;
 
 /// Zeroed memory is an empty tree.
 pub struct Tree {
@@ -89,6 +91,8 @@ pub struct Tree {
     last_id: u32,
     /// The last number given before the tree was last forgotten.
     forgotten: u32,
+    /// Which of the places below are in use besides the first ones.
+    further_recent: usize,
     /// By hash; the newest of those that share a place.
     recent: [Entry; RECENT],
 }
@@ -103,6 +107,7 @@ impl Tree {
             used: 0,
             last_id: 0,
             forgotten: 0,
+            further_recent: 0,
             recent: [Entry::NONE; RECENT],
         }
     }
@@ -121,7 +126,7 @@ impl Tree {
             }
         }
         let hash = hash(parent, key);
-        match self.recent.get(recent_place(hash)) {
+        match self.recent.get(self.recent_place(hash)) {
             Some(entry) if entry.is_of(parent, key) => Interned::Known(entry.id),
             _ => self.intern_further(parent, key, hash),
         }
@@ -135,6 +140,17 @@ impl Tree {
             NodeId(number) => number.checked_sub(self.forgotten).filter(|index| *index != 0)? as usize,
         };
         (index < MOST_NODES).then_some(index)
+    }
+
+    /// The top bits: the large table goes by the low ones.
+    #[inline]
+    fn recent_place(&self, hash: u64) -> usize {
+        (hash >> (u64::BITS - RECENT_BITS)) as usize & self.recent_mask()
+    }
+
+    #[inline]
+    fn recent_mask(&self) -> usize {
+        self.further_recent | (FIRST_RECENT - 1)
     }
 
     #[inline(never)]
@@ -176,7 +192,11 @@ impl Tree {
             }
             at = (at + 1) & self.mask;
         };
-        if let Some(place) = self.recent.get_mut(recent_place(hash)) {
+        if self.used == FIRST_RECENT {
+            self.further_recent = RECENT - 1;
+        }
+        let place = self.recent_place(hash);
+        if let Some(place) = self.recent.get_mut(place) {
             *place = found;
         }
         if is_new { Interned::New(found.id) } else { Interned::Known(found.id) }
@@ -194,7 +214,11 @@ impl Tree {
             // SAFETY: the table is `mask + 1` entries long, and zero bytes are empty entries.
             unsafe { entries.as_ptr().write_bytes(0, self.mask + 1) };
         }
-        self.recent.fill(Entry::NONE);
+        // Others were never written.
+        let used = self.recent_mask() + 1;
+        for entry in self.recent.iter_mut().take(used) {
+            *entry = Entry::NONE;
+        }
         self.used = 0;
         self.forgotten = self.last_id;
     }
@@ -246,12 +270,6 @@ impl Default for Tree {
 fn hash(parent: NodeId, key: FrameKey) -> u64 {
     let mixed = (key.0 ^ (u64::from(parent.0) << 20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 29)
-}
-
-/// The top bits: the large table goes by the low ones.
-#[inline]
-fn recent_place(hash: u64) -> usize {
-    (hash >> (u64::BITS - RECENT_BITS)) as usize
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The dynamic loader: only unloading matters, because it lets addresses change their meaning.
+//! The dynamic loader: only unloading matters, because it lets addresses change their meaning. The loader's own counters
+//! tell more of it (`memscope_stack::c`); this is for a C library where they are not found.
 //!
 //! `dlopen` must not be hooked: it looks up its caller for `RPATH`.
 use crate::original::Original;

@@ -21,6 +21,9 @@ use crate::NodeId;
 const CAPACITY: usize = 1 << 16;
 const SPOTS: usize = 1 << SPOT_BITS;
 const SPOT_BITS: u32 = 12;
+/// So many spots for the first stacks that are noted, so that a short thread touches few pages.
+const FIRST_SPOTS: usize = 64;
+const FIRST_NOTED: usize = 16;
 /// Chains that may share a key, or keys a spot.
 const WAYS: usize = 4;
 /// Bytes of a cache line.
@@ -34,16 +37,21 @@ const HEADS: usize = 3;
 /// Those, and for each frame its return address, two checks and its frame pointer.
 const MOST_LINKS: usize = HEADS + 4 * MOST_FRAMES;
 
-/// Zeroed memory is empty.
+/// Zeroed memory is empty. A link does not go across two cache lines, nor does a spot.
+#[repr(C, align(64))]
 pub(super) struct Chains {
+    links: [Link; CAPACITY],
+    index: [[Candidate; WAYS]; SPOTS],
     /// Links written so far: where in the ring the next chain begins. A chain's position is that after its first link.
     written: u32,
     /// Chains up to this position are gone.
     gone: u32,
     /// The position of the chain that was followed last, 0 if the last stack was none.
     latest: u32,
-    index: [[Candidate; WAYS]; SPOTS],
-    links: [Link; CAPACITY],
+    /// Stacks noted so far.
+    noted: usize,
+    /// Which spots are in use besides the first ones. Stacks noted before that changed are noted again.
+    further_spots: usize,
 }
 
 /// What came last time.
@@ -81,6 +89,8 @@ impl Chains {
             written: 0,
             gone: 0,
             latest: 0,
+            noted: 0,
+            further_spots: 0,
             index: [[Candidate::NONE; WAYS]; SPOTS],
             links: [Link::NONE; CAPACITY],
         }
@@ -88,6 +98,11 @@ impl Chains {
 
     pub(super) fn forget(&mut self) {
         self.gone = self.written;
+    }
+
+    #[inline]
+    fn spot(&self, key: Key) -> usize {
+        key.spot() & (self.further_spots | (FIRST_SPOTS - 1))
     }
 
     /// A chain that came after the last one if it is on the stack, whose innermost frame is `first`.
@@ -107,10 +122,10 @@ impl Chains {
     #[inline]
     pub(super) fn find(&self, key: Key, first: &Frame) -> Result<Chain<'_>, Option<Key>> {
         let mut nearest = None;
-        if let Some([candidate, ..]) = self.index.get(key.spot()) {
+        if let Some([candidate, ..]) = self.index.get(self.spot(key)) {
             self.prefetch(candidate.chain);
         }
-        for candidate in self.index.get(key.spot()).into_iter().flatten() {
+        for candidate in self.index.get(self.spot(key)).into_iter().flatten() {
             match self.compare(candidate.chain, first) {
                 Ok(chain) => return Ok(chain),
                 Err(None) => {}
@@ -208,11 +223,16 @@ impl Chains {
     /// ones as a chain if they came before.
     #[inline]
     pub(super) fn note(&mut self, key: Key, count: usize, stack: &Remembered) {
-        let Some(candidates) = self.index.get_mut(key.spot()) else { return };
+        let spot = self.spot(key);
+        let Some(candidates) = self.index.get_mut(spot) else { return };
         let node = stack.innermost();
         let kept = if candidates.iter().all(|candidate| candidate.node != node) {
             let [a, b, c, _] = *candidates;
             *candidates = [Candidate { node, chain: 0 }, a, b, c];
+            self.noted += 1;
+            if self.noted == FIRST_NOTED {
+                self.further_spots = SPOTS - 1;
+            }
             None
         } else {
             stack.len().checked_sub(count + 1).and_then(|joint| self.keep(key, joint, stack))
@@ -247,7 +267,8 @@ impl Chains {
         self.links.get_mut(at..at + HEADS)?.copy_from_slice(&heads);
         self.written = begin + (end - at) as u32;
         let node = stack.innermost();
-        let candidate = self.index.get_mut(key.spot())?.iter_mut().find(|candidate| candidate.node == node)?;
+        let spot = self.spot(key);
+        let candidate = self.index.get_mut(spot)?.iter_mut().find(|candidate| candidate.node == node)?;
         candidate.chain = begin + 1;
         Some(candidate.chain)
     }
@@ -307,11 +328,8 @@ impl Chain<'_> {
         self.links.last().unwrap_or(&Link::NONE).node
     }
 
-    /// Whether one of its frames, but the innermost one and the joint, is `frame`.
+    /// Whether one of its frames, but the joint, is `frame`.
     pub(super) fn has(&self, frame: &Frame) -> bool {
-        if frame.slot <= self.slot {
-            return false;
-        }
         let mut outer = self.links.iter().skip(1).rev().skip_while(|link| link.address(self.slot) < frame.slot);
         outer.next().is_some_and(|link| {
             link.address(self.slot) == frame.slot && link.value == frame.return_address && !link.is_check()
@@ -377,7 +395,7 @@ pub(super) struct Key(u64);
 impl Key {
     /// So many of them, if there are as many. Few have to be unwound before the chain is found, but enough to tell chains
     /// apart.
-    pub(super) const FRAMES: usize = 4;
+    pub(super) const FRAMES: usize = 3;
 
     #[inline]
     pub(super) fn new(first: &Frame) -> Key {

@@ -302,5 +302,10 @@ mod tests {
         memory[namespaces] = 1;
         memory[namespaces + 3] = 0;
         assert!(find_counters(global, 4, 7).is_none(), "no mutex");
+        memory[namespaces + 3] = 1;
+        memory[namespaces + 1 + 2 * mutex_words + 2] = 0;
+        memory[namespaces + 1 + 2 * mutex_words] = 9;
+        let older = find_counters(global, 4, 9).unwrap();
+        assert_eq!((older.loaded - global) / 8, namespaces + 1 + 2 * mutex_words, "two mutexes, as before glibc 2.35");
     }
 }

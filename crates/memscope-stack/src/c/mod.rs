@@ -105,6 +105,8 @@ pub struct CStack {
     chains: Chains,
     /// The last stack goes on with this chain.
     pending: Pending,
+    /// How many stacks in a row were not those to be expected.
+    unforeseen: usize,
     /// Frames of the capture under way, innermost first.
     fresh: [Fresh; MAX_UNWOUND],
     /// Captures that were chains.
@@ -141,6 +143,7 @@ impl CStack {
             near_rows: NearRows::new(),
             chains: Chains::new(),
             pending: Pending::NONE,
+            unforeseen: 0,
             fresh: [fresh; MAX_UNWOUND],
             #[cfg(test)]
             followed: 0,
@@ -226,13 +229,20 @@ impl CStack {
     }
 
     /// The stack if what is new of it is a chain that was kept: one of those to be expected.
-    #[inline]
+    #[inline(never)]
     fn follow_next(&mut self, first: &Frame, depth: usize) -> Option<NodeId> {
+        /// After so many in a row only one in as many is tried: there are programs that no one could foresee.
+        const PATIENCE: usize = 16;
+        self.unforeseen += 1;
+        if self.unforeseen > PATIENCE && !self.unforeseen.is_multiple_of(PATIENCE) {
+            return None;
+        }
         let chain = self.chains.next(first)?;
         let (node, position) = (chain.node(), chain.position());
         if !follow(&chain, &mut self.pending, &self.chains, &mut self.remembered, depth) {
             return None;
         }
+        self.unforeseen = 0;
         self.followed(position, first);
         Some(node)
     }
@@ -292,7 +302,8 @@ impl CStack {
         tree: &mut Tree,
         sink: &mut S,
     ) -> NodeId {
-        if self.chains.at(self.pending.position).is_some_and(|chain| chain.has(first)) {
+        if first.slot > self.pending.slot && self.chains.at(self.pending.position).is_some_and(|chain| chain.has(first))
+        {
             self.settle();
         }
         if let Some(index) = self.remembered.find(first)

@@ -34,6 +34,7 @@ const DROP_AHEAD: usize = 128;
 
 /// A word that must be on the stack.
 #[derive(Clone, Copy)]
+#[repr(C, align(16))]
 pub(super) struct Word {
     pub(super) address: usize,
     pub(super) value: usize,

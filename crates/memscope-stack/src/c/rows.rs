@@ -238,7 +238,14 @@ fn wipe() {
 
 /// A lane's own cache in front of the process's, of return addresses only, in the unload epoch at hand. Zeroed memory is
 /// empty.
-pub(super) struct NearRows([[NearRow; WAYS]; NEAR_SETS]);
+#[repr(C, align(64))]
+pub(super) struct NearRows {
+    /// Each a cache line.
+    sets: [[NearRow; WAYS]; NEAR_SETS],
+    inserted: usize,
+    /// Which sets are in use besides the first ones, which are for the first rows, so that a short thread touches few pages.
+    further_sets: usize,
+}
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -253,21 +260,27 @@ impl NearRow {
 
 const NEAR_SETS: usize = 1 << NEAR_BITS;
 const NEAR_BITS: u32 = 9;
+const FIRST_NEAR_SETS: usize = 64;
+const FIRST_NEAR_ROWS: usize = 24;
 
 impl NearRows {
     pub(super) const fn new() -> NearRows {
-        NearRows([[NearRow::NONE; WAYS]; NEAR_SETS])
+        NearRows { sets: [[NearRow::NONE; WAYS]; NEAR_SETS], inserted: 0, further_sets: 0 }
     }
 
     /// In every unload epoch anew.
     pub(super) fn forget(&mut self) {
-        self.0.fill([NearRow::NONE; WAYS]);
+        // Others were never written.
+        let used = self.mask() + 1;
+        for set in self.sets.iter_mut().take(used) {
+            *set = [NearRow::NONE; WAYS];
+        }
     }
 
     #[inline(always)]
     pub(super) fn find(&self, return_address: usize) -> Option<Row> {
         // Written out: this is the heart of every walk, and the libraries are compiled for size.
-        let [a, b, c, d] = self.0.get(near_set(return_address))?;
+        let [a, b, c, d] = self.sets.get(near_set(return_address) & self.mask())?;
         if a.return_address == return_address {
             Some(a.row)
         } else if b.return_address == return_address {
@@ -283,10 +296,20 @@ impl NearRows {
 
     /// Keeps a row; the oldest of its set goes.
     pub(super) fn insert(&mut self, return_address: usize, row: Row) {
-        if let Some(set) = self.0.get_mut(near_set(return_address)) {
+        self.inserted += 1;
+        if self.inserted == FIRST_NEAR_ROWS {
+            self.further_sets = NEAR_SETS - 1;
+        }
+        let mask = self.mask();
+        if let Some(set) = self.sets.get_mut(near_set(return_address) & mask) {
             let [a, b, c, _] = *set;
             *set = [NearRow { return_address, row }, a, b, c];
         }
+    }
+
+    #[inline(always)]
+    fn mask(&self) -> usize {
+        self.further_sets | (FIRST_NEAR_SETS - 1)
     }
 }
 
@@ -399,6 +422,9 @@ mod tests {
         let row = Row::new(Cfa::Sp { offset: 56 }, SavedFp::Same);
         let mut near = Box::new(NearRows::new());
         let addresses = |count: usize| (0..count).map(|number| 0x3000_0000_0000 + number * 8);
+        // The table grows on the first way.
+        addresses(NEAR_SETS).for_each(|address| near.insert(address, row));
+        near.forget();
         for address in addresses(NEAR_SETS) {
             assert!(near.find(address).is_none());
             near.insert(address, row);

@@ -35,6 +35,34 @@ unsafe extern "C" fn next(context: *mut c_void) {
 }
 
 #[test]
+fn stacks_that_differ_in_an_outer_frame_only() {
+    const STACKS: usize = 600;
+    let mut comparison = Comparison::new(1000);
+    comparison.with_a_fresh_lane = false;
+    let inner: Vec<_> = shapes::ALL.into_iter().cycle().take(20).map(|shape| (shape, 3)).collect();
+    let mut random = Random(11);
+    for _ in 0..STACKS {
+        // The same slots whoever calls.
+        match random.below(9) {
+            0 => follow(&mut comparison, &inner),
+            1 => follow(&mut comparison, &inner),
+            2 => follow(&mut comparison, &inner),
+            3 => follow(&mut comparison, &inner),
+            4 => follow(&mut comparison, &inner),
+            5 => follow(&mut comparison, &inner),
+            6 => follow(&mut comparison, &inner),
+            7 => follow(&mut comparison, &inner),
+            // Part of it, and more than it.
+            _ => {
+                follow(&mut comparison, &inner[..random.below(inner.len())]);
+                follow(&mut comparison, &[&inner[..], &inner[..4]].concat());
+            }
+        }
+    }
+    comparison.assert_followed(STACKS / 2);
+}
+
+#[test]
 fn every_pair_of_shapes_within_each_other() {
     let mut comparison = Comparison::new(1000);
     for _ in 0..ROUNDS {

@@ -1,4 +1,5 @@
 //! Captures compared, frame by frame, with those of the C++ runtime's unwinder at the same point.
+mod footprint;
 mod incremental;
 mod search;
 mod shapes;
