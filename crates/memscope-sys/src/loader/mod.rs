@@ -158,40 +158,46 @@ impl GlobalScope {
     fn find(memory: &mut Memory) -> Option<GlobalScope> {
         /// Where it was found: the same for every search of a process.
         static PLACE: AtomicUsize = AtomicUsize::new(0);
-        const PUBLIC: usize = 40;
-        const SEARCHED: usize = 1600;
         let program = first(memory)?;
-        match PLACE.load(Relaxed) {
-            0 => {
-                let places = (PUBLIC..SEARCHED).step_by(8);
-                for place in places {
-                    if let Some(scope) = GlobalScope::at(memory, program, place) {
-                        PLACE.store(place, Relaxed);
-                        return Some(scope);
-                    }
-                }
-                None
-            }
-            place => GlobalScope::at(memory, program, place),
-        }
+        let place = match PLACE.load(Relaxed) {
+            0 => GlobalScope::place(program)?,
+            place => place,
+        };
+        PLACE.store(place, Relaxed);
+        let [list, count] = memory.read::<[usize; 2]>(program.checked_add(place)?)?;
+        Some(GlobalScope { list, count: count as u32 as usize })
     }
 
-    fn at(memory: &mut Memory, program: usize, place: usize) -> Option<GlobalScope> {
+    /// Looks for it. Carefully in any case, because most of what is there are no addresses.
+    fn place(program: usize) -> Option<usize> {
+        const PUBLIC: usize = 40;
+        const SEARCHED: usize = 1600;
+        const AT_ONCE: usize = 16;
         const MOST: usize = 100_000;
-        let at = program.checked_add(place)?;
-        let scope = GlobalScope { list: memory.read(at)?, count: memory.read::<u32>(at.checked_add(8)?)? as usize };
-        if !scope.list.is_multiple_of(8)
-            || !(2..MOST).contains(&scope.count)
-            || memory.read::<usize>(scope.list)? != program
-        {
-            return None;
+        let memory = &mut Memory::careful();
+        for start in (PUBLIC..SEARCHED).step_by((AT_ONCE - 1) * 8) {
+            let words = memory.read::<[usize; AT_ONCE]>(program.checked_add(start)?)?;
+            for (number, pair) in words.windows(2).enumerate() {
+                let &[list, count] = pair else { continue };
+                let scope = GlobalScope { list, count: count as u32 as usize };
+                if list.is_multiple_of(8) && (2..MOST).contains(&scope.count) && scope.is_right(memory, program) {
+                    return Some(start + number * 8);
+                }
+            }
+        }
+        None
+    }
+
+    fn is_right(&self, memory: &mut Memory, program: usize) -> bool {
+        if memory.read::<usize>(self.list) != Some(program) {
+            return false;
         }
         let mut ours = false;
-        for number in 0..scope.count {
-            let object = scope.object(memory, number)?;
+        for number in 0..self.count {
+            let Some(object) = self.object(memory, number) else { return false };
             ours |= object.is_ours();
         }
-        ours.then_some(scope)
+        ours
     }
 
     fn object(&self, memory: &mut Memory, number: usize) -> Option<Object> {
