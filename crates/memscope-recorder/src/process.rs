@@ -2,6 +2,7 @@
 use crate::clock::{self, Calibration};
 use crate::config::{self, Config, Wanted};
 use crate::control;
+use crate::device::Devices;
 use crate::files::SpoolFile;
 use crate::kernel::Kernels;
 use crate::lane::Lane;
@@ -36,6 +37,7 @@ pub(crate) struct Process {
     stopped: AtomicBool,
     calibrating: AtomicBool,
     pub(crate) kernels: Kernels,
+    pub(crate) devices: Devices,
 }
 
 struct Files {
