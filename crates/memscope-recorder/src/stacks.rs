@@ -1,6 +1,5 @@
 //! A lane's call stacks: C and Python, two numbers of one tree.
 use crate::config::Config;
-use crate::control;
 use crate::lane::Entry;
 use crate::process::{PYTHON_READ, PYTHON_UNKNOWN};
 use crate::writer::Writer;
@@ -14,9 +13,8 @@ use memscope_stack::tree::Tree;
 pub(crate) struct Stacks {
     c_depth: usize,
     python_depth: usize,
-    /// As they were at the last capture.
+    /// As it was at the last capture.
     epoch: u32,
-    starts: u32,
     tree: Tree,
     c: CStack,
     python: PythonStack,
@@ -52,9 +50,6 @@ pub fn unload_epoch() -> u32 {
 impl Stacks {
     pub(crate) fn configure(&mut self, config: &Config) {
         (self.c_depth, self.python_depth) = (config.c_depth, config.python_depth);
-        if config.host {
-            self.python.expect_every_allocation();
-        }
     }
 
     #[inline(always)]
@@ -71,11 +66,6 @@ impl Stacks {
         if epoch != self.epoch {
             self.epoch = epoch;
             self.forget();
-        }
-        let starts = control::starts();
-        if starts != self.starts {
-            self.starts = starts;
-            self.python.distrust();
         }
         let mut stack = StackRef::NONE;
         if self.c_depth != 0 {
@@ -101,6 +91,5 @@ impl Stacks {
     /// Another thread has the lane: its stack lies elsewhere, but the tree, modules and code objects still hold.
     pub(crate) fn change_thread(&mut self) {
         self.c.change_thread();
-        self.python.distrust();
     }
 }

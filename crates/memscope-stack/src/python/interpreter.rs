@@ -1,5 +1,5 @@
 //! The CPython of this process, if there is one, and the innermost frame of the current thread.
-use super::layout::{FIRST_OWNER_NOT_PYTHON, Layout, PUBLISHED_WORDS, Position};
+use super::layout::{FIRST_OWNER_NOT_PYTHON, FunctionVersion, Layout, PUBLISHED_WORDS, Position};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_ulong, c_void};
 use core::mem::MaybeUninit;
@@ -199,6 +199,21 @@ impl Layout {
     pub(super) unsafe fn previous_of(&self, frame: usize) -> usize {
         // SAFETY: the caller's.
         unsafe { load(frame, self.frame_previous.into()) }
+    }
+
+    /// The number of the function that `frame` runs, in its present state; 0 if it has none, or the version of Python does
+    /// not number them.
+    ///
+    /// # Safety
+    /// `frame` must be a frame of the current thread whose code is live: its function goes first.
+    #[inline(always)]
+    pub(super) unsafe fn function_version_of(&self, frame: usize) -> u32 {
+        let Some(FunctionVersion { frame_function, version }) = self.function_version else { return 0 };
+        // SAFETY: the caller's; a frame keeps its function.
+        unsafe {
+            let function = load::<usize>(frame, frame_function.into());
+            if is_plausible(function) { load::<u32>(function, version.into()) } else { 0 }
+        }
     }
 
     /// Whether `frame` only marks where C code entered the interpreter.
