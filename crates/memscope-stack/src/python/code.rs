@@ -146,7 +146,7 @@ struct Known {
     id: u32,
 }
 
-/// The code objects a lane has met.
+/// The code objects a lane has met, or the latest of them: code that comes again after it was forgotten is defined again.
 pub(super) struct CodeTable {
     by_address: Table<Known>,
     /// By hash of the contents of the definition, so that code compiled from the same text again and again is defined

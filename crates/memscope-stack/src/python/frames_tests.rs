@@ -131,6 +131,65 @@ fn another_code_object_at_the_same_address_is_another_function() {
 }
 
 #[test]
+fn code_made_anew_with_all_its_parts_at_their_old_addresses_is_told_apart() {
+    for layout in layouts() {
+        let mut image = Image::new(layout);
+        let code = image.code("first", 1);
+        let frame = image.frame(0, code, 6);
+        let mut lane = Lane::new(&image);
+        assert_eq!(lane.frames(frame, 50), ["first:6"]);
+        let word = |offset: u16| {
+            // SAFETY: a field of the image's code object.
+            unsafe { ((code + usize::from(offset)) as *const usize).read() }
+        };
+        let mut number = 1000;
+        let mut made_anew = |image: &mut Image| {
+            number += 1;
+            if let Some(offset) = layout.code_version {
+                image.set(code, offset.into(), number);
+            }
+        };
+        // Another name, which does not know its hash.
+        let name = word(layout.code_function);
+        image.set(name, layout.compact_size.into(), u32::from('F'));
+        made_anew(&mut image);
+        assert_eq!(lane.frames(frame, 50), ["First:6"]);
+        // Another name, which does.
+        image.set(name, usize::from(layout.compact_size) + 16, u32::from('T'));
+        image.set(name, 24, 0x1234_5678_9abc_i64);
+        made_anew(&mut image);
+        assert_eq!(lane.frames(frame, 50), ["FirsT:6"]);
+        // Other lines.
+        let table = word(layout.code_line_table);
+        image.set(table, 32, 7u8);
+        made_anew(&mut image);
+        lane.capture(frame, 50);
+        image.set(code, layout.code_first_line.into(), 77u32);
+        made_anew(&mut image);
+        lane.capture(frame, 50);
+        let lines: Vec<u32> = lane.definitions.codes.iter().map(|(_, line)| *line).collect();
+        assert_eq!(lines, [1, 1, 1, 1, 77], "{:#x}", layout.version);
+    }
+}
+
+#[test]
+fn a_function_with_another_number_is_looked_at_again() {
+    let mut image = Image::new(Layout::of_version(0x030b_07f0).unwrap());
+    let code = image.code("first", 1);
+    let frame = image.frame(0, code, 6);
+    let function = image.bytes(&[0; 256]);
+    image.set(frame, 0, function);
+    let mut lane = Lane::new(&image);
+    for number in [0u32, 17, 17, 0, 18] {
+        image.set(function, 128, number);
+        assert_eq!(lane.frames(frame, 50), ["first:6"]);
+    }
+    image.rewrite_code(code, "second", 1);
+    image.set(function, 128, 19u32);
+    assert_eq!(lane.frames(frame, 50), ["second:6"]);
+}
+
+#[test]
 fn a_code_object_that_differs_in_its_lines_only_is_told_apart() {
     for layout in layouts() {
         let mut image = Image::new(layout);
