@@ -2,7 +2,7 @@
 use memscope_model::ProcessState;
 use memscope_tests::{Workshop, python};
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
@@ -152,6 +152,42 @@ fn python_code_made_anew_at_an_old_address_is_told_from_the_old() {
         }
         assert!(wrong.is_empty(), "{}: {} wrong, such as {:?}", python.display(), wrong.len(), wrong.last());
     }
+}
+
+#[test]
+fn python_that_is_loaded_late_has_stacks_from_then_on() {
+    let mut tested = 0;
+    for python in interpreters() {
+        let script = "import sysconfig as s; print(s.get_config_var('LIBDIR') + '/' + s.get_config_var('INSTSONAME'))";
+        let answer = Command::new(&python).args(["-c", script]).output().expect("it ran a moment ago");
+        let library = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim_end());
+        if library.extension().is_some_and(|extension| extension == "a") || !library.exists() {
+            continue;
+        }
+        tested += 1;
+        let workshop = Workshop::new();
+        let program = workshop.compile("embed.c");
+        let home = python.parent().and_then(Path::parent).expect("an interpreter is in a bin directory").to_owned();
+        let recorder = workshop.recorder().c_stacks(8).python_stacks(16);
+        let recording = workshop.run_both(&recorder, || {
+            let mut command = Command::new(&program);
+            command.arg(&library).arg(workshop.script("embedded.py"));
+            command.env("PYTHONHOME", &home).env("PYTHONDONTWRITEBYTECODE", "1");
+            command
+        });
+        assert_eq!(recording.stdout(), "3\n");
+        let process = recording.only().assert_sound();
+        let events = process.allocations(3_000_001);
+        assert_eq!(events.len(), 3, "{}", library.display());
+        for event in events {
+            let frames = process.python_frames(event.stack);
+            assert_eq!(frames[0], ("<string>".to_owned(), "innermost".to_owned(), Some(2)), "{frames:?}");
+            assert_eq!(frames.last().map(|frame| frame.1.as_str()), Some("<module>"), "{frames:?}");
+        }
+        assert_ne!(process.info.python_version, 0, "the header says so too");
+        assert_eq!(process.allocations(32000).len(), 1000);
+    }
+    assert_ne!(tested, 0, "no interpreter with a shared library found");
 }
 
 #[test]

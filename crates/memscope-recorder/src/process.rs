@@ -227,7 +227,7 @@ unsafe fn start(process: *mut Process) -> Result<(), Errno> {
         (*page).command_length = read_command(&mut (*page).command);
         if config.python_depth > 0 {
             let (version, note) = stacks::python_support();
-            (*page).python_version = version;
+            (*page).python_version = AtomicU32::new(version);
             (*page).notes = AtomicU32::new(note);
         }
         core::sync::atomic::fence(Release);
@@ -419,6 +419,12 @@ impl Process {
     /// Adds to what the header says about the recording as a whole.
     pub(crate) fn note(&self, bits: u32) {
         self.header().notes.fetch_or(bits, Relaxed);
+    }
+
+    /// Python was loaded while the process ran.
+    pub(crate) fn note_python(&self, version: u32, bits: u32) {
+        self.header().python_version.store(version, Relaxed);
+        self.note(bits);
     }
 
     pub(crate) fn lose_without_window(&self, events: u64) {

@@ -1,7 +1,7 @@
 //! A lane's call stacks: C and Python, two numbers of one tree.
 use crate::config::Config;
 use crate::lane::Entry;
-use crate::process::{PYTHON_READ, PYTHON_UNKNOWN};
+use crate::process::{self, PYTHON_READ, PYTHON_UNKNOWN};
 use crate::writer::Writer;
 use memscope_format::record::StackRef;
 use memscope_stack::c::{self, CStack};
@@ -15,6 +15,8 @@ pub(crate) struct Stacks {
     python_depth: usize,
     /// As it was at the last capture.
     epoch: u32,
+    /// Captures while there was no Python.
+    without_python: u32,
     tree: Tree,
     c: CStack,
     python: PythonStack,
@@ -35,6 +37,11 @@ pub(crate) fn python_support() -> (u32, u32) {
         Support::Supported(version) => (u32::from(version), PYTHON_READ),
         Support::Unknown(version) => (u32::from(version), PYTHON_UNKNOWN),
     }
+}
+
+/// The path of a library, a C string, that must not be unloaded from now on; asked for once.
+pub fn library_to_keep() -> Option<usize> {
+    python::library_to_keep()
 }
 
 /// A library was unloaded: the same addresses may soon hold other functions.
@@ -75,10 +82,26 @@ impl Stacks {
             };
         }
         if self.python_depth != 0 {
+            if python::is_missing() {
+                self.look_for_python();
+            }
             // SAFETY: the calling thread owns the lane.
             stack.python = unsafe { self.python.capture(self.python_depth, &mut self.tree, writer).0 };
         }
         stack
+    }
+
+    /// A program may load Python at any time, and makes far more allocations than this before its own code runs.
+    fn look_for_python(&mut self) {
+        const CAPTURES: u32 = 64;
+        self.without_python = self.without_python.wrapping_add(1);
+        if self.without_python.is_multiple_of(CAPTURES)
+            && python::look_again()
+            && let Some(process) = process::current()
+        {
+            let (version, note) = python_support();
+            process.note_python(version, note);
+        }
     }
 
     /// Nothing defined so far is referred to again.
