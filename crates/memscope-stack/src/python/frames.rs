@@ -255,17 +255,8 @@ impl PythonStack {
         let layout = &interpreter.layout;
         let seen = &mut SeenFile::default();
         loop {
-            // With the offsets as constants this takes half as many loads. Published layouts are no constants.
             // SAFETY: the caller's; `left` frames are remembered.
-            unsafe {
-                match layout.version {
-                    0x0309 => compare(&PYTHON_3_9, remembered, &mut stretch, depth, seen),
-                    0x030a => compare(&PYTHON_3_10, remembered, &mut stretch, depth, seen),
-                    0x030b => compare(&PYTHON_3_11, remembered, &mut stretch, depth, seen),
-                    0x030c => compare(&PYTHON_3_12, remembered, &mut stretch, depth, seen),
-                    _ => compare(layout, remembered, &mut stretch, depth, seen),
-                }
-            }
+            stretch = unsafe { compare_version(layout, remembered, stretch, depth, seen) };
             if stretch.python_frames >= depth {
                 return Some(changed);
             }
@@ -382,6 +373,45 @@ impl Stretch {
     }
 }
 
+/// [`compare`] with the offsets as constants, which takes half as many loads, and in a function of its own, whose loop has all
+/// registers. Published layouts are no constants.
+///
+/// # Safety
+/// As for `capture_from`.
+#[inline(always)]
+unsafe fn compare_version(
+    layout: &Layout,
+    remembered: &mut [Remembered; CAPACITY],
+    stretch: Stretch,
+    depth: usize,
+    seen: &mut SeenFile,
+) -> Stretch {
+    macro_rules! compare_with {
+        ($layout:expr) => {{
+            #[inline(never)]
+            unsafe fn with_constants(
+                remembered: &mut [Remembered; CAPACITY],
+                stretch: Stretch,
+                depth: usize,
+                seen: &mut SeenFile,
+            ) -> Stretch {
+                // SAFETY: passed on.
+                unsafe { compare(&$layout, remembered, stretch, depth, seen) }
+            }
+            // SAFETY: passed on.
+            unsafe { with_constants(remembered, stretch, depth, seen) }
+        }};
+    }
+    match layout.version {
+        0x0309 => compare_with!(PYTHON_3_9),
+        0x030a => compare_with!(PYTHON_3_10),
+        0x030b => compare_with!(PYTHON_3_11),
+        0x030c => compare_with!(PYTHON_3_12),
+        // SAFETY: passed on.
+        _ => unsafe { compare(layout, remembered, stretch, depth, seen) },
+    }
+}
+
 /// Follows the chain while its frames are those remembered and unchanged, up to `depth`.
 ///
 /// # Safety
@@ -390,23 +420,21 @@ impl Stretch {
 unsafe fn compare(
     layout: &Layout,
     remembered: &mut [Remembered; CAPACITY],
-    stretch: &mut Stretch,
+    mut stretch: Stretch,
     depth: usize,
     seen: &mut SeenFile,
-) {
+) -> Stretch {
     let entries = remembered.get_mut(..stretch.left).unwrap_or_default();
     for entry in entries.iter_mut().rev() {
         // SAFETY: a frame of the chain once it is the remembered one.
         unsafe {
-            if entry.frame != stretch.frame || stretch.python_frames >= depth {
-                return;
-            }
-            if !is_unchanged(layout, entry, seen) {
-                return;
+            if entry.frame != stretch.frame || stretch.python_frames >= depth || !is_unchanged(layout, entry, seen) {
+                break;
             }
             stretch.pass(layout, entry);
         }
     }
+    stretch
 }
 
 /// Whether the frame of `entry` is where it was, in code at the address of the code it was in.

@@ -274,7 +274,7 @@ impl Layout {
         // SAFETY: the caller's; a frame keeps its function.
         unsafe {
             let function = load::<usize>(frame, frame_function.into());
-            if is_plausible(function) { load::<u32>(function, version.into()) } else { 0 }
+            if function != 0 { load::<u32>(function, version.into()) } else { 0 }
         }
     }
 
