@@ -34,6 +34,8 @@ const SEARCHED: usize = 64;
 /// `Remembered::code_id` of a frame that is no Python function: where C code entered the interpreter, or not set up yet.
 const NO_CODE: u32 = u32::MAX;
 
+const NO_VERSION: u32 = u32::MAX;
+
 /// One line of the cache.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -42,7 +44,7 @@ struct Remembered {
     code: usize,
     position: usize,
     fingerprint: Fingerprint,
-    /// See [`Layout::function_version_of`]; 0 if it is not known.
+    /// See [`Layout::function_version_of`]; [`NO_VERSION`] if it has none, which no function has.
     function_version: u32,
     code_id: u32,
     node: NodeId,
@@ -162,7 +164,8 @@ impl PythonStack {
             entry.frame = *frame;
             // SAFETY: a frame of the chain.
             unsafe {
-                if !is_unchanged(&interpreter.layout, entry, seen) {
+                let leaving = *frame == innermost && is_leaving(&interpreter.layout, *frame);
+                if leaving || !is_unchanged(&interpreter.layout, entry, seen) {
                     self.refresh(interpreter, entry, scratch, sink);
                 }
             }
@@ -254,9 +257,14 @@ impl PythonStack {
         let mut stretch = Stretch { frame: trail.frame, python_frames: trail.python_frames, left: found + 1 };
         let layout = &interpreter.layout;
         let seen = &mut SeenFile::default();
+        // SAFETY: the caller's; nothing was walked yet, so that it is the innermost.
+        let mut leaving = trail.count == 0 && unsafe { is_leaving(layout, trail.frame) };
         loop {
-            // SAFETY: the caller's; `left` frames are remembered.
-            stretch = unsafe { compare_version(layout, remembered, stretch, depth, seen) };
+            if !leaving {
+                // SAFETY: the caller's; `left` frames are remembered.
+                stretch = unsafe { compare_version(layout, remembered, stretch, depth, seen) };
+            }
+            leaving = false;
             if stretch.python_frames >= depth {
                 return Some(changed);
             }
@@ -312,7 +320,7 @@ impl PythonStack {
                 (entry.code, entry.code_id) = (code, NO_CODE);
             } else if let Some((fingerprint, id)) = self.codes.identify(interpreter, code, scratch, sink) {
                 (entry.code, entry.fingerprint, entry.code_id) = (code, fingerprint, id);
-                entry.function_version = 0;
+                entry.function_version = NO_VERSION;
             } else {
                 // Not set up yet, or half destroyed: there may be a function at this address next time. 0 never
                 // counts as unchanged.
@@ -454,7 +462,8 @@ unsafe fn is_in_place(layout: &Layout, entry: &Remembered) -> bool {
 /// Whether the frame of `entry` is where it was, in the code it was in.
 ///
 /// # Safety
-/// `entry.frame` must be a frame of the current thread, and a code in `entry` must have been identified as one.
+/// `entry.frame` must be a frame of the current thread whose code is not in its destructor, and a code in `entry` must have
+/// been identified as one.
 #[inline(always)]
 unsafe fn is_unchanged(layout: &Layout, entry: &mut Remembered, seen: &mut SeenFile) -> bool {
     // SAFETY: the caller's. `code` was a code object when it was remembered and is what this frame runs now; the only
@@ -469,11 +478,25 @@ unsafe fn is_unchanged(layout: &Layout, entry: &mut Remembered, seen: &mut SeenF
         if layout.function_version.is_none() {
             return entry.fingerprint.is_of(layout, entry.code, seen);
         }
-        let version = if is_live(entry.code) { layout.function_version_of(entry.frame) } else { 0 };
-        if version != 0 && version == entry.function_version {
-            return true;
-        }
-        has_code_of(entry, version, seen)
+        let version = layout.function_version_of(entry.frame);
+        version == entry.function_version || has_code_of(entry, version, seen)
+    }
+}
+
+/// Whether the code of the frame is in its destructor, which is so in the innermost frame at most: 3.11 drops a frame's function
+/// and code before it unlinks the frame. Older versions unlink it first, newer ones number code.
+///
+/// # Safety
+/// `frame` must be implausible or the innermost frame of the current thread.
+#[inline]
+unsafe fn is_leaving(layout: &Layout, frame: usize) -> bool {
+    if layout.function_version.is_none() || !is_plausible(frame) {
+        return false;
+    }
+    // SAFETY: what 3.11 has for a frame's code is an object, be it code or None.
+    unsafe {
+        let code = layout.code_of(frame);
+        is_plausible(code) && !is_live(code)
     }
 }
 
@@ -486,7 +509,7 @@ unsafe fn has_code_of(entry: &mut Remembered, version: u32, seen: &mut SeenFile)
     // SAFETY: the caller's.
     let same = unsafe { entry.fingerprint.is_of(&PYTHON_3_11, entry.code, seen) };
     if same {
-        entry.function_version = version;
+        entry.function_version = if version == 0 { NO_VERSION } else { version };
     }
     same
 }
