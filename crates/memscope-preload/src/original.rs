@@ -7,9 +7,20 @@
 //! An original that cannot be found makes the hook fail as the call would fail without us, never succeed.
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use memscope_recorder::sys::loader::{self, Found, Object};
-use memscope_recorder::unload_epoch;
+
+/// How often the program may have unloaded a library.
+static UNLOADS: AtomicU32 = AtomicU32::new(0);
+
+/// A library may have been unloaded: what was found in it is looked for again.
+pub(crate) fn library_unloaded() {
+    UNLOADS.fetch_add(1, Release);
+}
+
+fn unload_epoch() -> u32 {
+    UNLOADS.load(Acquire)
+}
 
 /// Looked up at the first call, and again when its library may have gone.
 pub(crate) struct Original {

@@ -49,11 +49,6 @@ pub fn library_unloaded() {
     c::library_unloaded();
 }
 
-/// Raised whenever a library may have been unloaded.
-pub fn unload_epoch() -> u32 {
-    c::unload_epoch()
-}
-
 impl Stacks {
     pub(crate) fn configure(&mut self, config: &Config) {
         (self.c_depth, self.python_depth) = (config.c_depth, config.python_depth);

@@ -21,6 +21,7 @@ unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let original: unsafe extern "C" fn(*mut c_void) -> c_int = unsafe { core::mem::transmute(address) };
     // SAFETY: the caller's duty is passed on.
     let answer = unsafe { original(handle) };
+    crate::original::library_unloaded();
     memscope_recorder::library_unloaded();
     answer
 }
