@@ -1,7 +1,8 @@
 //! Call stacks of real runs.
 use memscope_model::ProcessState;
 use memscope_tests::{Workshop, python};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
@@ -95,6 +96,98 @@ fn python_allocations_have_their_python_and_native_stack() {
         }
         assert_ne!(events[0].thread, process.info.pid);
     }
+}
+
+/// One interpreter of each release of Python whose stacks can be read, as far as they are here: on the path, and those that
+/// pyenv has installed.
+fn interpreters() -> Vec<PathBuf> {
+    let mut candidates: Vec<PathBuf> = (9..=14).map(|minor| PathBuf::from(format!("python3.{minor}"))).collect();
+    candidates.push("python3".into());
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    if let Ok(versions) = std::fs::read_dir(home.join(".pyenv/versions")) {
+        candidates.extend(versions.flatten().map(|version| version.path().join("bin/python3")));
+    }
+    let mut found = BTreeMap::new();
+    for candidate in candidates {
+        let script = "import sys, sysconfig; print(sys.implementation.name, sysconfig.get_config_var('Py_GIL_DISABLED') \
+                      or 0, sys.version_info.minor, sys.executable)";
+        let Ok(answer) = Command::new(candidate).args(["-c", script]).output() else { continue };
+        let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
+        if let ["cpython", "0", minor, path] = *answer.split_whitespace().collect::<Vec<_>>()
+            && let Ok(minor @ 9..=14) = minor.parse::<u32>()
+        {
+            found.entry(minor).or_insert_with(|| PathBuf::from(path));
+        }
+    }
+    assert!(!found.is_empty(), "no CPython 3.9 to 3.14 found");
+    found.into_values().collect()
+}
+
+#[test]
+fn python_code_made_anew_at_an_old_address_is_told_from_the_old() {
+    for python in interpreters() {
+        let workshop = Workshop::new();
+        let recorder = workshop.recorder().python_stacks(16);
+        let recording = workshop.run_both(&recorder, || {
+            let mut command = Command::new(&python);
+            command.arg(workshop.script("remade_code.py")).env("PYTHONDONTWRITEBYTECODE", "1");
+            command
+        });
+        let process = recording.only().assert_sound();
+        let mut wrong = Vec::new();
+        for number in 0..50 {
+            // A bytearray has one byte more than asked for.
+            let stacks = [900_001, 910_001, 920_001].map(|size| {
+                let [event] = process.allocations(size + number)[..] else {
+                    panic!("one allocation of {size}+{number}")
+                };
+                process.python_frames(event.stack).swap_remove(0)
+            });
+            let [named, filed, lined] = stacks;
+            let expected = (format!("name_{number:03}"), format!("file_{number:03}.py"), Some(101 + number as u32));
+            let found = (named.1, filed.0, lined.2);
+            if found != expected || filed.1 != "twin" || lined.1 != "lines" {
+                wrong.push((expected, found));
+            }
+        }
+        assert!(wrong.is_empty(), "{}: {} wrong, such as {:?}", python.display(), wrong.len(), wrong.last());
+    }
+}
+
+#[test]
+fn python_that_is_loaded_late_has_stacks_from_then_on() {
+    let mut tested = 0;
+    for python in interpreters() {
+        let script = "import sysconfig as s; print(s.get_config_var('LIBDIR') + '/' + s.get_config_var('INSTSONAME'))";
+        let answer = Command::new(&python).args(["-c", script]).output().expect("it ran a moment ago");
+        let library = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim_end());
+        if library.extension().is_some_and(|extension| extension == "a") || !library.exists() {
+            continue;
+        }
+        tested += 1;
+        let workshop = Workshop::new();
+        let program = workshop.compile("embed.c");
+        let home = python.parent().and_then(Path::parent).expect("an interpreter is in a bin directory").to_owned();
+        let recorder = workshop.recorder().c_stacks(8).python_stacks(16);
+        let recording = workshop.run_both(&recorder, || {
+            let mut command = Command::new(&program);
+            command.arg(&library).arg(workshop.script("embedded.py"));
+            command.env("PYTHONHOME", &home).env("PYTHONDONTWRITEBYTECODE", "1");
+            command
+        });
+        assert_eq!(recording.stdout(), "3\n");
+        let process = recording.only().assert_sound();
+        let events = process.allocations(3_000_001);
+        assert_eq!(events.len(), 3, "{}", library.display());
+        for event in events {
+            let frames = process.python_frames(event.stack);
+            assert_eq!(frames[0], ("<string>".to_owned(), "innermost".to_owned(), Some(2)), "{frames:?}");
+            assert_eq!(frames.last().map(|frame| frame.1.as_str()), Some("<module>"), "{frames:?}");
+        }
+        assert_ne!(process.info.python_version, 0, "the header says so too");
+        assert_eq!(process.allocations(32000).len(), 1000);
+    }
+    assert_ne!(tested, 0, "no interpreter with a shared library found");
 }
 
 #[test]

@@ -85,7 +85,8 @@ pub struct ProcessHeader {
     pub clock_shift: u32,
     pub pid: u32,
     pub parent_pid: u32,
-    pub python_version: u32,
+    /// `PY_VERSION_HEX >> 16`, 0 without Python. Set when Python is found, which may be late.
+    pub python_version: AtomicU32,
     pub run_id: u64,
     /// One moment on three clocks. Later calibrations pair ticks with the monotonic clock only, so that a step of the
     /// wall clock during the run does not bend the time line.

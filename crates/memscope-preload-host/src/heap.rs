@@ -1,5 +1,5 @@
 //! The malloc family. `stack` and `frame` come from the entry stubs.
-use crate::originals::{Function, Original, arena_alloc, arena_rest, find};
+use crate::originals::{Function, Original, find};
 use crate::recording::Call;
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -8,7 +8,7 @@ type Pointer = *mut c_void;
 
 /// An allocation by the original at `$address`, recorded with `$size` if it succeeds.
 macro_rules! allocate {
-    ($function:ident, $type:ty, ($($argument:expr),*), $size:expr, $arena:expr, $stack:ident, $frame:ident) => {
+    ($function:ident, $type:ty, ($($argument:expr),*), $size:expr, $stack:ident, $frame:ident) => {
         match find(Function::$function) {
             Original::At(address) => {
                 // SAFETY: the address is that of the C function of this name, which has this type.
@@ -24,38 +24,36 @@ macro_rules! allocate {
                 }
                 pointer
             }
-            Original::Searching => $arena,
             Original::Absent => ptr::null_mut(),
         }
     };
 }
 
 pub(crate) unsafe extern "C" fn malloc(size: usize, stack: usize, frame: usize) -> Pointer {
-    allocate!(Malloc, unsafe extern "C" fn(usize) -> Pointer, (size), size, arena_alloc(size), stack, frame)
+    allocate!(Malloc, unsafe extern "C" fn(usize) -> Pointer, (size), size, stack, frame)
 }
 
 pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize, stack: usize, frame: usize) -> Pointer {
     let total = count.wrapping_mul(size);
-    let arena = if count.checked_mul(size).is_some() { arena_alloc(total) } else { ptr::null_mut() };
-    allocate!(Calloc, unsafe extern "C" fn(usize, usize) -> Pointer, (count, size), total, arena, stack, frame)
+    allocate!(Calloc, unsafe extern "C" fn(usize, usize) -> Pointer, (count, size), total, stack, frame)
 }
 
 pub(crate) unsafe extern "C" fn aligned_alloc(align: usize, size: usize, stack: usize, frame: usize) -> Pointer {
     type Type = unsafe extern "C" fn(usize, usize) -> Pointer;
-    allocate!(AlignedAlloc, Type, (align, size), size, ptr::null_mut(), stack, frame)
+    allocate!(AlignedAlloc, Type, (align, size), size, stack, frame)
 }
 
 pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize, stack: usize, frame: usize) -> Pointer {
     type Type = unsafe extern "C" fn(usize, usize) -> Pointer;
-    allocate!(Memalign, Type, (align, size), size, ptr::null_mut(), stack, frame)
+    allocate!(Memalign, Type, (align, size), size, stack, frame)
 }
 
 pub(crate) unsafe extern "C" fn valloc(size: usize, stack: usize, frame: usize) -> Pointer {
-    allocate!(Valloc, unsafe extern "C" fn(usize) -> Pointer, (size), size, ptr::null_mut(), stack, frame)
+    allocate!(Valloc, unsafe extern "C" fn(usize) -> Pointer, (size), size, stack, frame)
 }
 
 pub(crate) unsafe extern "C" fn pvalloc(size: usize, stack: usize, frame: usize) -> Pointer {
-    allocate!(Pvalloc, unsafe extern "C" fn(usize) -> Pointer, (size), size, ptr::null_mut(), stack, frame)
+    allocate!(Pvalloc, unsafe extern "C" fn(usize) -> Pointer, (size), size, stack, frame)
 }
 
 pub(crate) unsafe extern "C" fn posix_memalign(
@@ -81,9 +79,6 @@ pub(crate) unsafe extern "C" fn posix_memalign(
 }
 
 pub(crate) unsafe extern "C" fn free(pointer: Pointer, stack: usize, frame: usize) {
-    if arena_rest(pointer).is_some() {
-        return;
-    }
     let Original::At(address) = find(Function::Free) else { return };
     // SAFETY: the address is that of the C function of this name, which has this type.
     let original: unsafe extern "C" fn(Pointer) = unsafe { core::mem::transmute(address) };
@@ -96,20 +91,11 @@ pub(crate) unsafe extern "C" fn free(pointer: Pointer, stack: usize, frame: usiz
 }
 
 pub(crate) unsafe extern "C" fn realloc(pointer: Pointer, size: usize, stack: usize, frame: usize) -> Pointer {
-    if let Some(rest) = arena_rest(pointer) {
-        // SAFETY: the arena's block and the new one are distinct, and no more is read than the arena holds.
-        return unsafe { leave_arena(pointer, rest, size, stack, frame) };
-    }
-    match find(Function::Realloc) {
-        Original::At(address) => {
-            // SAFETY: the address is that of the C function of this name, which has this type.
-            let original: unsafe extern "C" fn(Pointer, usize) -> Pointer = unsafe { core::mem::transmute(address) };
-            // SAFETY: the program's own arguments are passed on.
-            resize(pointer, size, stack, frame, || unsafe { original(pointer, size) })
-        }
-        Original::Searching if pointer.is_null() => arena_alloc(size),
-        _ => ptr::null_mut(),
-    }
+    let Original::At(address) = find(Function::Realloc) else { return ptr::null_mut() };
+    // SAFETY: the address is that of the C function of this name, which has this type.
+    let original: unsafe extern "C" fn(Pointer, usize) -> Pointer = unsafe { core::mem::transmute(address) };
+    // SAFETY: the program's own arguments are passed on.
+    resize(pointer, size, stack, frame, || unsafe { original(pointer, size) })
 }
 
 pub(crate) unsafe extern "C" fn reallocarray(
@@ -119,11 +105,6 @@ pub(crate) unsafe extern "C" fn reallocarray(
     stack: usize,
     frame: usize,
 ) -> Pointer {
-    if let Some(rest) = arena_rest(pointer) {
-        let Some(size) = count.checked_mul(size) else { return ptr::null_mut() };
-        // SAFETY: as in `realloc`.
-        return unsafe { leave_arena(pointer, rest, size, stack, frame) };
-    }
     let Original::At(address) = find(Function::Reallocarray) else { return ptr::null_mut() };
     // SAFETY: the address is that of the C function of this name, which has this type.
     let original: unsafe extern "C" fn(Pointer, usize, usize) -> Pointer = unsafe { core::mem::transmute(address) };
@@ -143,20 +124,6 @@ fn resize(old: Pointer, size: usize, stack: usize, frame: usize, original: impl 
         (false, false) => call.moved(old as usize, new as usize, size, began),
         (false, true) if size == 0 => call.moved(old as usize, 0, 0, began),
         _ => {}
-    }
-    new
-}
-
-/// Moves a block out of the arena.
-///
-/// # Safety
-/// `pointer` has `rest` readable bytes.
-unsafe fn leave_arena(pointer: Pointer, rest: usize, size: usize, stack: usize, frame: usize) -> Pointer {
-    // SAFETY: an ordinary allocation on behalf of the program.
-    let new = unsafe { malloc(size, stack, frame) };
-    if !new.is_null() {
-        // SAFETY: both are valid for the smaller of the two sizes.
-        unsafe { ptr::copy(pointer.cast::<u8>(), new.cast::<u8>(), size.min(rest)) };
     }
     new
 }

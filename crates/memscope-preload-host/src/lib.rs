@@ -21,10 +21,6 @@ mod recording;
 #[cfg_attr(target_arch = "aarch64", path = "thread/aarch64.rs")]
 mod thread;
 
-// `dlsym` and its like: before glibc 2.34 in a library of their own, which not every program has.
-#[link(name = "dl")]
-unsafe extern "C" {}
-
 /// There is no panic path we know of; if there is one after all, stop where the fault is.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -1,13 +1,28 @@
 //! The function a hook stands in front of.
 //!
-//! Frameworks load CANN with `RTLD_LOCAL`, so neither the next object nor the global scope need have it: then it is
-//! taken from the library by name, which is in the process already or the hook would not have been called. An original
-//! that cannot be found makes the hook fail as the call would fail without us, never succeed.
-use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use memscope_recorder::slot::{Guard, MARK_WORD};
+//! Found without the loader's lock, which another thread may hold while it waits for the one that calls the hook. The order
+//! is the loader's own: what comes after us in the global scope. Frameworks load CANN with `RTLD_LOCAL`, so that scope
+//! need not have it: then it is taken from the library by name, and, because simulators and other installations of CANN
+//! have other names, from whatever library has it. It is in the process already or the hook would not have been called.
+//! An original that cannot be found makes the hook fail as the call would fail without us, never succeed.
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use memscope_recorder::sys::loader::{self, Found, Object};
 
-/// Looked up at the first call.
+/// How often the program may have unloaded a library.
+static UNLOADS: AtomicU32 = AtomicU32::new(0);
+
+/// A library may have been unloaded: what was found in it is looked for again.
+pub(crate) fn library_unloaded() {
+    UNLOADS.fetch_add(1, Release);
+}
+
+fn unload_epoch() -> u32 {
+    UNLOADS.load(Acquire)
+}
+
+/// Looked up at the first call, and again when its library may have gone.
 pub(crate) struct Original {
     name: &'static CStr,
     /// The driver's own name for what other libraries call by `name`.
@@ -16,70 +31,99 @@ pub(crate) struct Original {
     /// Where other versions of CANN have it.
     other_library: Option<&'static CStr>,
     address: AtomicUsize,
+    /// The [`Object::id`] of the library it is in.
+    object: AtomicUsize,
+    /// One more than the unload epoch in which the address was seen to be right; 0 never.
+    epoch: AtomicU64,
 }
 
+/// The epoch of what is never unloaded.
+const FOR_EVER: u64 = u64::MAX;
+
 impl Original {
+    const fn new(name: &'static CStr) -> Original {
+        let (address, object, epoch) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
+        Original { name, inner: None, library: None, other_library: None, address, object, epoch }
+    }
+
     /// A function of libc.
     pub(crate) const fn next(name: &'static CStr) -> Original {
-        Original { name, inner: None, library: None, other_library: None, address: AtomicUsize::new(0) }
+        Original::new(name)
     }
 
     /// A function of a library that may be loaded out of sight.
     pub(crate) const fn of(library: &'static CStr, name: &'static CStr) -> Original {
-        Original { name, inner: None, library: Some(library), other_library: None, address: AtomicUsize::new(0) }
+        Original { library: Some(library), ..Original::new(name) }
     }
 
     /// The same, where it is in one library or, in other versions, in another.
     pub(crate) const fn of_either(library: &'static CStr, other: &'static CStr, name: &'static CStr) -> Original {
-        let (library, other_library) = (Some(library), Some(other));
-        Original { name, inner: None, library, other_library, address: AtomicUsize::new(0) }
+        Original { library: Some(library), other_library: Some(other), ..Original::new(name) }
     }
 
     /// The same, where newer versions export a second symbol that is not meant to be interposed.
     pub(crate) const fn with_inner(library: &'static CStr, name: &'static CStr, inner: &'static CStr) -> Original {
-        let library = Some(library);
-        Original { name, inner: Some(inner), library, other_library: None, address: AtomicUsize::new(0) }
+        Original { inner: Some(inner), library: Some(library), ..Original::new(name) }
     }
 
     /// The original's address, 0 if no other object has one.
     pub(crate) fn address(&self) -> usize {
-        match self.address.load(Relaxed) {
-            0 => self.search(),
-            address => address,
-        }
+        let seen = self.epoch.load(Acquire);
+        let holds = seen == u64::from(unload_epoch()) + 1 || seen == FOR_EVER;
+        if holds { self.address.load(Relaxed) } else { self.search() }
+    }
+
+    /// The [`Object::id`] of the library it was found in, 0 if there is none.
+    pub(crate) fn library_id(&self) -> usize {
+        if self.address() == 0 { 0 } else { self.object.load(Relaxed) }
     }
 
     #[cold]
+    #[inline(never)]
     fn search(&self) -> usize {
-        let mark = MARK_WORD;
-        // What the loader allocates in a search is not the program's; without a guard we are within another hook.
-        let _guard = Guard::enter_at(&mark);
-        let mut found = self.in_scope(libc::RTLD_NEXT, libc::RTLD_DEFAULT);
-        for library in [self.library, self.other_library].into_iter().flatten() {
-            if found != 0 {
-                break;
+        loop {
+            let epoch = u64::from(unload_epoch()) + 1;
+            let known = self.address.load(Acquire);
+            if known != 0 && self.is_still_at(known) {
+                self.epoch.store(epoch, Release);
+                return known;
             }
-            // SAFETY: takes a reference to a library that is loaded, or gives null; loads nothing.
-            let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-            if !handle.is_null() {
-                found = self.in_scope(handle, handle);
+            let found = self.find();
+            let address = found.map_or(0, |found| found.address);
+            // Of two threads that were at it, the later one begins anew: what it has may be the older answer.
+            if self.address.compare_exchange(known, address, AcqRel, Relaxed).is_err() {
+                continue;
             }
+            self.object.store(found.map_or(0, |found| found.object.id()), Relaxed);
+            let epoch = match (address, self.library) {
+                // It may be loaded any time.
+                (0, _) => 0,
+                (_, None) => FOR_EVER,
+                _ => epoch,
+            };
+            self.epoch.store(epoch, Release);
+            return address;
         }
-        // SAFETY: no preconditions. A failed search leaves a message that is not the program's: the first call takes
-        // it, the second frees it.
-        unsafe {
-            libc::dlerror();
-            libc::dlerror();
-        }
-        self.address.store(found, Relaxed);
-        found
     }
 
-    fn in_scope(&self, by_name: *mut c_void, by_inner: *mut c_void) -> usize {
-        // SAFETY: `dlsym` takes a scope or a live handle and a C string.
-        let look_up = |scope, name: &CStr| unsafe { libc::dlsym(scope, name.as_ptr()) } as usize;
-        let inner = self.inner.map_or(0, |inner| look_up(by_inner, inner));
-        if inner != 0 { inner } else { look_up(by_name, self.name) }
+    /// Something was unloaded since; mostly it was something else.
+    fn is_still_at(&self, address: usize) -> bool {
+        let Some(object) = Object::of_id(self.object.load(Relaxed)) else { return false };
+        let names = [self.inner, Some(self.name)];
+        names.into_iter().flatten().any(|name| object.find(name) == Some(address))
+    }
+
+    fn find(&self) -> Option<Found> {
+        let libraries = || [self.library, self.other_library].into_iter().flatten();
+        let in_library = |library: &CStr| {
+            let inner = self.inner.and_then(|inner| loader::find_in(library, inner));
+            inner.or_else(|| loader::find_in(library, self.name))
+        };
+        let inner = self.inner.and_then(loader::find_global);
+        let in_sight = inner.or_else(|| loader::find_next(self.name));
+        let by_name = in_sight.or_else(|| libraries().find_map(in_library));
+        let inner_anywhere = || self.inner.and_then(loader::find_anywhere);
+        by_name.or_else(inner_anywhere).or_else(|| loader::find_anywhere(self.name))
     }
 }
 

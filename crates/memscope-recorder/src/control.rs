@@ -6,21 +6,14 @@
 use crate::device::{self, SystemKind, system};
 use crate::slot::{self, Guard};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 static TRACING: AtomicBool = AtomicBool::new(true);
-/// How often tracing began: what happened before it began again was not captured.
-static STARTS: AtomicU32 = AtomicU32::new(0);
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
 #[inline(always)]
 pub(crate) fn is_tracing() -> bool {
     TRACING.load(Relaxed)
-}
-
-#[inline(always)]
-pub(crate) fn starts() -> u32 {
-    STARTS.load(Relaxed)
 }
 
 /// The user asked for nothing before `start`.
@@ -30,7 +23,6 @@ pub(crate) fn defer() {
 
 /// Tracing begins.
 pub fn start() {
-    STARTS.fetch_add(1, Relaxed);
     TRACING.store(true, Relaxed);
     note(SystemKind::StartTrace, 0);
 }

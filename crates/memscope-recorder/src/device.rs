@@ -1,10 +1,28 @@
 //! Events of devices, pools and tools: rarer than malloc, each an extended record.
 use crate::config;
 use crate::lane::{Entry, record};
+use crate::process;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use memscope_format::encode::Extended;
 pub use memscope_format::record::{HOST_DEVICE, Space, SystemKind, UNKNOWN_DEVICE};
+
+/// Most devices of a machine whose totals are remembered.
+const DEVICES: usize = 64;
+
+/// What a process has told of its devices. In the process's memory, so that a forked child finds zeroes: its recording knows
+/// nothing yet.
+pub(crate) struct Devices {
+    visible_are_noted: AtomicBool,
+    /// One more than the last total of each pool on each device; 0 if it said nothing yet.
+    totals: [[AtomicU64; DEVICES]; Space::ALL.len()],
+}
+
+impl Devices {
+    fn total(space: Space, device: u32) -> Option<&'static AtomicU64> {
+        process::current()?.devices.totals.get(space as usize)?.get(device as usize)
+    }
+}
 
 /// A block of device memory, as its hook knows it.
 #[derive(Clone, Copy)]
@@ -51,23 +69,18 @@ pub unsafe fn device_free(space: Space, address: u64, began: u64, entry: Entry) 
 /// # Safety
 /// As for [`device_alloc`].
 pub unsafe fn pool_total(space: Space, device: u32, total: u64) {
-    const DEVICES: usize = 64;
-    // All ones: nothing said yet.
-    static KNOWN: [[AtomicU64; DEVICES]; Space::ALL.len()] =
-        [const { [const { AtomicU64::new(u64::MAX) }; DEVICES] }; Space::ALL.len()];
-    let known = KNOWN.get(space as usize).and_then(|devices| devices.get(device as usize));
     // Pools report under a lock of their own, so two threads cannot pass each other here. Looked at before it is written:
     // a total seldom changes, and a store would take the cache line from the other threads.
-    if let Some(known) = known {
-        if known.load(Relaxed) == total {
-            return;
-        }
-        known.store(total, Relaxed);
+    if Devices::total(space, device).is_some_and(|known| known.load(Relaxed) == total.wrapping_add(1)) {
+        return;
     }
     // SAFETY: passed on.
     unsafe {
         record(Entry::NO_STACK, 1, |lane, ticks, _| {
             lane.writer.extended_event(ticks, &Extended::PoolTotal { space, device, total });
+            if let Some(known) = Devices::total(space, device) {
+                known.store(total.wrapping_add(1), Relaxed);
+            }
         });
     }
 }
@@ -180,15 +193,21 @@ pub unsafe fn snapshot(device: Option<u32>, name: &[u8]) {
 /// Which devices the process was given, once, as the variable stands when it first uses a device: programs set it after
 /// their start.
 pub(crate) fn note_visible_devices() {
-    static NOTED: AtomicBool = AtomicBool::new(false);
+    let is_noted = || process::current().is_some_and(|process| process.devices.visible_are_noted.load(Relaxed));
     // Every event looks, so only the first may write.
-    if NOTED.load(Relaxed) || NOTED.swap(true, Relaxed) {
+    if is_noted() {
         return;
     }
-    if let Some(text) = config::variable(b"ASCEND_RT_VISIBLE_DEVICES=") {
-        // SAFETY: the caller of the first event holds the guard.
-        unsafe {
-            record(Entry::NO_STACK, 0, |lane, ticks, _| lane.writer.definition(ticks, &Extended::VisibleDevices(text)));
-        }
+    // SAFETY: the caller of the first event holds the guard.
+    unsafe {
+        record(Entry::NO_STACK, 0, |lane, ticks, _| {
+            let Some(process) = process::current() else { return };
+            if process.devices.visible_are_noted.swap(true, Relaxed) {
+                return;
+            }
+            if let Some(text) = config::variable(b"ASCEND_RT_VISIBLE_DEVICES=") {
+                lane.writer.definition(ticks, &Extended::VisibleDevices(text));
+            }
+        });
     }
 }

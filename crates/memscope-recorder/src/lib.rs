@@ -37,7 +37,7 @@ mod writer;
 pub use config::Wanted;
 pub use lane::{Entry, host_alloc, host_free, host_map, host_moved, host_remapped, host_unmap, ticks_now};
 pub use process::{initialise, process_ends, wanted};
-pub use stacks::library_unloaded;
+pub use stacks::{library_to_keep, library_unloaded};
 
 /// For hooks with threads of their own.
 pub use memscope_sys as sys;

@@ -2,6 +2,7 @@
 use crate::clock::Calibration;
 use crate::config::{self, Config, Wanted};
 use crate::control;
+use crate::device::Devices;
 use crate::files::{SpoolFile, Stray};
 use crate::forks;
 use crate::kernel::Kernels;
@@ -46,6 +47,7 @@ pub(crate) struct Process {
     stopped: AtomicBool,
     calibrating: AtomicBool,
     pub(crate) kernels: Kernels,
+    pub(crate) devices: Devices,
 }
 
 // SAFETY: an attempt is written by the thread that claimed it and by nobody after it is published; a lane belongs to its
@@ -337,7 +339,7 @@ static NO_HEADER: NoHeader = NoHeader(ProcessHeader {
     clock_shift: 0,
     pid: 0,
     parent_pid: 0,
-    python_version: 0,
+    python_version: AtomicU32::new(0),
     run_id: 0,
     start_ticks: 0,
     start_monotonic_ns: 0,
@@ -543,6 +545,12 @@ impl Process {
     /// Adds to what the header says about the recording as a whole.
     pub(crate) fn note(&self, bits: u32) {
         self.header().notes.fetch_or(bits, Relaxed);
+    }
+
+    /// Python was loaded while the process ran.
+    pub(crate) fn note_python(&self, version: u32, bits: u32) {
+        self.header().python_version.store(version, Relaxed);
+        self.note(bits);
     }
 
     pub(crate) fn lose_without_window(&self, events: u64) {

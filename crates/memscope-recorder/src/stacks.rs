@@ -1,8 +1,7 @@
 //! A lane's call stacks: C and Python, two numbers of one tree.
 use crate::config::Config;
-use crate::control;
 use crate::lane::Entry;
-use crate::process::{PYTHON_READ, PYTHON_UNKNOWN};
+use crate::process::{self, PYTHON_READ, PYTHON_UNKNOWN};
 use crate::writer::Writer;
 use memscope_format::record::StackRef;
 use memscope_stack::c::{self, CStack};
@@ -14,9 +13,10 @@ use memscope_stack::tree::Tree;
 pub(crate) struct Stacks {
     c_depth: usize,
     python_depth: usize,
-    /// As they were at the last capture.
+    /// As it was at the last capture.
     epoch: u32,
-    starts: u32,
+    /// Captures while there was no Python.
+    without_python: u32,
     tree: Tree,
     c: CStack,
     python: PythonStack,
@@ -39,6 +39,11 @@ pub(crate) fn python_support() -> (u32, u32) {
     }
 }
 
+/// The path of a library, a C string, that must not be unloaded from now on; asked for once.
+pub fn library_to_keep() -> Option<usize> {
+    python::library_to_keep()
+}
+
 /// A library may have been unloaded: the same addresses may soon hold other functions.
 pub fn library_unloaded() {
     if !c::notices_unloads() {
@@ -49,9 +54,6 @@ pub fn library_unloaded() {
 impl Stacks {
     pub(crate) fn configure(&mut self, config: &Config) {
         (self.c_depth, self.python_depth) = (config.c_depth, config.python_depth);
-        if config.host {
-            self.python.expect_every_allocation();
-        }
     }
 
     /// The calling thread's stack; defines what is new in it.
@@ -64,11 +66,6 @@ impl Stacks {
             self.epoch = epoch;
             self.forget();
         }
-        let starts = control::starts();
-        if starts != self.starts {
-            self.starts = starts;
-            self.python.distrust();
-        }
         let mut stack = StackRef::NONE;
         if self.c_depth != 0 {
             // SAFETY: the caller vouches for the entry.
@@ -77,10 +74,26 @@ impl Stacks {
             };
         }
         if self.python_depth != 0 {
+            if python::is_missing() {
+                self.look_for_python();
+            }
             // SAFETY: the calling thread owns the lane.
             stack.python = unsafe { self.python.capture(self.python_depth, &mut self.tree, writer).0 };
         }
         stack
+    }
+
+    /// A program may load Python at any time, and makes far more allocations than this before its own code runs.
+    fn look_for_python(&mut self) {
+        const CAPTURES: u32 = 64;
+        self.without_python = self.without_python.wrapping_add(1);
+        if self.without_python.is_multiple_of(CAPTURES)
+            && python::look_again()
+            && let Some(process) = process::current()
+        {
+            let (version, note) = python_support();
+            process.note_python(version, note);
+        }
     }
 
     /// Nothing defined so far is referred to again.
@@ -93,6 +106,5 @@ impl Stacks {
     /// Another thread has the lane: its stack lies elsewhere, but the tree, modules and code objects still hold.
     pub(crate) fn change_thread(&mut self) {
         self.c.change_thread();
-        self.python.distrust();
     }
 }

@@ -61,7 +61,7 @@ pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno>
         (*page).command_length = read_command(&mut (*page).command);
         if config.python_depth > 0 {
             let (version, note) = stacks::python_support();
-            (*page).python_version = version;
+            (*page).python_version = AtomicU32::new(version);
             (*page).notes = AtomicU32::new(note);
         }
         core::sync::atomic::fence(Release);

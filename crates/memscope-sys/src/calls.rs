@@ -339,6 +339,19 @@ pub fn wake_all(word: &AtomicU32) {
     unsafe { syscall6(nr::FUTEX, [word.as_ptr() as usize, FUTEX_WAKE_PRIVATE, i32::MAX as usize, 0, 0, 0]) };
 }
 
+/// Copies memory of this process, as much of it as can be read: a wrong address is an answer and not a fault.
+///
+/// # Safety
+/// `place` has room for `length` bytes.
+pub unsafe fn read_own_memory(address: usize, place: *mut u8, length: usize) -> Result<usize, Errno> {
+    let (from, to) = ([address, length], [place as usize, length]);
+    // SAFETY: one range each; the kernel writes no more than `length` bytes to `place`.
+    result(unsafe {
+        let (from, to) = (&raw const from as usize, &raw const to as usize);
+        syscall6(nr::PROCESS_VM_READV, [getpid() as usize, to, 1, from, 1, 0])
+    })
+}
+
 /// Whether eight bytes at `address` can be read, asked of the kernel so that a wrong guess is an answer and not a
 /// fault: a deliberately invalid `rt_sigprocmask` reads its set before it rejects the request.
 pub fn is_readable(address: usize) -> bool {
@@ -363,6 +376,21 @@ mod tests {
         // SAFETY: nobody else knows the page.
         unsafe { unmap(page, 4096) };
         assert!(!is_readable(page.as_ptr() as usize));
+    }
+
+    #[test]
+    fn own_memory_is_copied_as_far_as_it_can_be_read() {
+        let page = map_anonymous(4096).unwrap();
+        let end = page.as_ptr() as usize + 4096;
+        let mut copy = [1u8; 16];
+        // SAFETY: the copy has room; nobody else knows the page.
+        unsafe {
+            page.as_ptr().add(4088).write_bytes(7, 8);
+            assert_eq!(read_own_memory(end - 8, copy.as_mut_ptr(), 8), Ok(8));
+            assert_eq!(copy, [7, 7, 7, 7, 7, 7, 7, 7, 1, 1, 1, 1, 1, 1, 1, 1]);
+            unmap(page, 4096);
+            assert_eq!(read_own_memory(end - 8, copy.as_mut_ptr(), 8), Err(Errno::EFAULT));
+        }
     }
 
     #[test]

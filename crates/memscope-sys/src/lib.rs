@@ -10,6 +10,7 @@
 #[cfg_attr(target_arch = "aarch64", path = "arch/aarch64.rs")]
 mod arch;
 mod calls;
+pub mod loader;
 mod own_memory;
 
 pub use arch::{nr, syscall6};

@@ -1,7 +1,7 @@
 //! The runtime's public face: its beginning and end, and host memory registered for the device.
 //!
 //! `aclrtMalloc` is not hooked and must not be: MindSpore finds CANN by asking who defines it.
-use super::{profiling, recording, task_log};
+use super::{profiling, recording, task_log, ticks_now};
 use crate::original::{ACL_ABSENT, Original, call_original};
 use core::ffi::{c_char, c_int, c_void};
 use memscope_recorder::device::{self, DeviceBlock, HOST_DEVICE, Space, SystemKind};
@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn host_register(
 }
 
 pub(super) unsafe extern "C" fn host_unregister(address: *mut c_void, stack: usize, frame: usize) -> c_int {
-    let began = memscope_recorder::ticks_now();
+    let began = ticks_now();
     let answer = call_original!(HOST_UNREGISTER, fn(*mut c_void) -> c_int, (address), ACL_ABSENT);
     if answer == SUCCESS {
         recording(stack, frame, |entry| {

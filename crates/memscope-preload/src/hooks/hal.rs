@@ -1,5 +1,5 @@
 //! The driver: device memory by address and by handle.
-use super::{profiling, recording};
+use super::{profiling, recording, ticks_now};
 use crate::original::{DRIVER_ABSENT, Original, call_original};
 use core::ffi::{c_int, c_void};
 use memscope_recorder::device::{self, DeviceBlock, HOST_DEVICE, Space};
@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn allocate(
 }
 
 pub(super) unsafe extern "C" fn free(address: *mut c_void, stack: usize, frame: usize) -> c_int {
-    let began = memscope_recorder::ticks_now();
+    let began = ticks_now();
     let answer = call_original!(FREE, fn(*mut c_void) -> c_int, (address), DRIVER_ABSENT);
     if answer == SUCCESS && !address.is_null() {
         recording(stack, frame, |entry| {
@@ -94,7 +94,7 @@ pub(super) unsafe extern "C" fn create(
 }
 
 pub(super) unsafe extern "C" fn release(handle: *mut c_void, stack: usize, frame: usize) -> c_int {
-    let began = memscope_recorder::ticks_now();
+    let began = ticks_now();
     let answer = call_original!(RELEASE, fn(*mut c_void) -> c_int, (handle), DRIVER_ABSENT);
     if answer == SUCCESS && !handle.is_null() {
         recording(stack, frame, |entry| {

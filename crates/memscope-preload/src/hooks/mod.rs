@@ -41,5 +41,12 @@ fn hidden<T>(work: impl FnOnce() -> T) -> Option<T> {
     Some(work())
 }
 
+/// The time before an original is called, for what it gives up; 0 if this call is part of another hook's recording. With the
+/// guard, because it may be the thread's first event.
+#[inline(always)]
+fn ticks_now() -> u64 {
+    hidden(memscope_recorder::ticks_now).unwrap_or(0)
+}
+
 pub(crate) use process::find_originals;
 pub(crate) use task_log::end_all as end_task_logs;

@@ -4,7 +4,7 @@
 //! The mstx library finds `InitInjectionMstx` in the global scope and lets it fill its function tables. Frameworks leave
 //! the members they do not use uninitialised: only those named below may be read, and nothing may be written but the
 //! handles of the one pool that asks for them.
-use super::recording;
+use super::{recording, ticks_now};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use memscope_recorder::device::{self, DeviceBlock, Space};
@@ -252,7 +252,7 @@ unsafe extern "C" fn on_regions_register(domain: *mut c_void, regions: *const Re
 unsafe extern "C" fn on_regions_unregister(domain: *mut c_void, batch: *const References, stack: usize, frame: usize) {
     // SAFETY: the interface wants a batch.
     let (Some(space), Some(batch)) = (pool(domain), (unsafe { batch.as_ref() })) else { return };
-    let now = memscope_recorder::ticks_now();
+    let now = ticks_now();
     recording(stack, frame, |entry| {
         for index in 0..batch.count {
             // SAFETY: the batch has `count` references; the guard is held and the entry is ours.

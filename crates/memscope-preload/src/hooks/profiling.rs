@@ -4,9 +4,10 @@
 use super::hidden;
 use crate::original::Original;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::AtomicU8;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use memscope_recorder::kernel;
+use memscope_recorder::sys::{self, loader};
 
 static REGISTER: Original = Original::of(c"libprofapi.so", c"MsprofRegisterProfileCallback");
 
@@ -18,12 +19,13 @@ pub(super) enum Callbacks {
     NotOurs,
 }
 
-static STATE: AtomicU8 = AtomicU8::new(UNTRIED);
-const UNTRIED: u8 = 0;
-const TRYING: u8 = 1;
-const OURS: u8 = 2;
-const TAKEN: u8 = 3;
-const ABSENT: u8 = 4;
+static STATE: AtomicU32 = AtomicU32::new(UNTRIED);
+const UNTRIED: u32 = 0;
+const OURS: u32 = 1;
+const TAKEN: u32 = 2;
+const ABSENT: u32 = 3;
+/// A thread is at it; the low bits are those of its process, which may be the parent of this one.
+const TRYING: u32 = 1 << 31;
 
 /// Registers if it can be done already. Called early, because the runtime may ask for the hash of a name, once, when the
 /// kernel is loaded.
@@ -39,9 +41,7 @@ pub(super) fn ensure() -> Callbacks {
     offer();
     // The runtime needs the library: if it is not there now, it will not come.
     let _ = STATE.compare_exchange(UNTRIED, ABSENT, AcqRel, Acquire);
-    while STATE.load(Acquire) == TRYING {
-        memscope_recorder::sys::yield_now();
-    }
+    wait_for_attempt();
     match STATE.load(Acquire) {
         OURS => Callbacks::Ours,
         TAKEN => {
@@ -52,10 +52,31 @@ pub(super) fn ensure() -> Callbacks {
     }
 }
 
+/// Waits until another thread has registered; not for a thread that is in another process, and not for ever.
+fn wait_for_attempt() {
+    const PATIENCE: u32 = 1000;
+    const MILLISECOND: u64 = 1_000_000;
+    for _ in 0..PATIENCE {
+        match STATE.load(Acquire) {
+            state if state == trying() => sys::wait_while(&STATE, state, MILLISECOND),
+            _ => break,
+        }
+    }
+    // If it comes to an end all the same, that still counts.
+    let state = STATE.load(Acquire);
+    if state & TRYING != 0 {
+        let _ = STATE.compare_exchange(state, ABSENT, AcqRel, Acquire);
+    }
+}
+
+fn trying() -> u32 {
+    TRYING | sys::getpid()
+}
+
 #[cold]
 fn attempt() {
     let address = REGISTER.address();
-    if address == 0 || STATE.compare_exchange(UNTRIED, TRYING, AcqRel, Acquire).is_err() {
+    if address == 0 || STATE.compare_exchange(UNTRIED, trying(), AcqRel, Acquire).is_err() {
         return;
     }
     // SAFETY: the function of this name has this type.
@@ -66,6 +87,7 @@ fn attempt() {
             unsafe { register(*kind, function.0, size_of::<*mut c_void>() as u32) == 0 }
         });
     STATE.store(if ours { OURS } else { TAKEN }, Release);
+    sys::wake_all(&STATE);
 }
 
 /// CANN lets a later profiler silently replace an earlier one, so its return code does not tell: look for signs of
@@ -74,13 +96,7 @@ fn another_profiler_runs() -> bool {
     if kernel::is_set(b"PROFILER_SAMPLECONFIG=") {
         return true;
     }
-    // SAFETY: takes a reference to a library that is loaded, or gives null; loads nothing.
-    unsafe {
-        let handle = libc::dlopen(c"libmspti.so".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        libc::dlerror();
-        libc::dlerror();
-        !handle.is_null()
-    }
+    loader::loaded(c"libmspti.so").is_some()
 }
 
 /// An address that is the same for all threads.

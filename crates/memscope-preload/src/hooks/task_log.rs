@@ -12,6 +12,7 @@ use memscope_recorder::device::{SystemKind, system};
 use memscope_recorder::kernel;
 use memscope_recorder::slot::{Guard, MARK_WORD};
 use memscope_recorder::sys;
+use memscope_recorder::sys::loader::Object;
 use memscope_recorder::task_log::{Execution, MOST_EXECUTIONS, Reading, TaskLog, device_clock, executions, ticks};
 
 const RUNTIME: &CStr = c"libruntime.so";
@@ -87,7 +88,6 @@ fn start(device: u32, log: &'static TaskLog) {
     if !log.claim() {
         return;
     }
-    keep_driver();
     let short_lines = has_short_lines();
     command_start(device);
     if !start_channel(device, short_lines) {
@@ -116,11 +116,13 @@ pub(crate) fn end_all() {
     });
 }
 
-/// A reader must not be left in a library that is unloaded.
+/// A reader must not be left in a library that is unloaded. Only the reader itself may call this: it takes the loader's lock,
+/// for which nobody who waits for the reader waits for ever.
 fn keep_driver() {
-    // SAFETY: takes a reference to a library that is loaded, or gives null; loads nothing.
+    let Some(driver) = Object::of_id(READ.library_id()) else { return };
+    // SAFETY: the path is the loader's own. Takes a reference to a library that is loaded, or gives null; loads nothing.
     unsafe {
-        libc::dlopen(DRIVER.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        libc::dlopen(driver.path() as *const c_char, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         libc::dlerror();
         libc::dlerror();
     }
@@ -248,6 +250,7 @@ extern "C" fn reader(argument: *mut c_void) -> *mut c_void {
     let mark = MARK_WORD;
     let guard = Guard::enter_at(&mark);
     sys::name_thread(c"msmemscope");
+    keep_driver();
     if let Some(log) = kernel::task_log(device) {
         // SAFETY: this is the log's reader, and the guard is held.
         if unsafe { log.open_lane() } && read(device, log, short_lines).is_some() {

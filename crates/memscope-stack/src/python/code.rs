@@ -17,15 +17,15 @@ pub(super) struct Scratch {
 
 /// What tells a code object from another one that was at the same address before.
 ///
-/// From 3.12 on this is exact: the interpreter numbers its code objects, and `stamp` has the number (until 2^32 code
-/// objects were made; from then on it is 0). Without it, two code objects are taken for one if all addresses are the
-/// same, the first line is, and their line tables have the same length, first and last eight bytes: that is, the same
-/// function of the same file, compiled again after the first one died, with another line structure in the middle.
+/// Addresses alone do not: code made by `replace`, `types.CodeType` or unpickling comes to the place of code that died, may
+/// share all parts with it but one, and that one may come to the place of its predecessor too. From 3.12 on the interpreter
+/// numbers its code objects, and `stamp` has the number (until 2^32 code objects were made; from then on it is 0). Without
+/// it, `stamp` is made of the contents: first line, file, function (the hash where the string knows it, else its ends), and
+/// size, beginning and end of the line table. What is taken for one then is a function of the same name in the same file and
+/// at the same first line, with another line structure in the middle, made anew so that both addresses are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub(super) struct Fingerprint {
-    file: usize,
-    function: usize,
     line_table: usize,
     stamp: u64,
 }
@@ -35,83 +35,107 @@ impl Fingerprint {
     ///
     /// # Safety
     /// `code` must be a code object, live or in its destructor.
-    #[inline]
+    #[inline(always)]
     unsafe fn of(layout: &Layout, code: usize) -> Option<Fingerprint> {
-        // SAFETY: the caller's, and the layout is that of this interpreter.
+        // SAFETY: the caller's, and the layout is that of this interpreter. The parts of live code are live.
         unsafe {
-            // 3.11 drops a frame's reference to its code before it unlinks the frame. The low half, because newer
-            // versions keep flags in the upper one; immortal objects are not 0 there.
-            if load::<u32>(code, OBJECT_REFERENCES) == 0 {
+            if !is_live(code) {
                 return None;
             }
             let line_table = load::<usize>(code, layout.code_line_table.into());
             let number = layout.code_version.map_or(0, |offset| load::<u32>(code, offset.into()));
-            let stamp = if number != 0 {
-                number.into()
-            } else if is_plausible(line_table) {
-                outline(line_table, load(code, layout.code_first_line.into()))
-            } else {
+            if number != 0 {
+                // The line table too, for interpreters other than the main one count for themselves.
+                return Some(Fingerprint { line_table, stamp: number.into() });
+            }
+            let (file, function) = (load(code, layout.code_file.into()), load(code, layout.code_function.into()));
+            if !is_plausible(line_table) || !is_plausible(file) || !is_plausible(function) {
                 return None;
-            };
-            Some(Fingerprint {
-                file: load(code, layout.code_file.into()),
-                function: load(code, layout.code_function.into()),
-                line_table,
-                stamp,
-            })
+            }
+            Some(Fingerprint { line_table, stamp: contents(layout, code, line_table, &mut SeenFile::default()) })
         }
     }
 
-    /// Whether the code object at `code` has the line table of this one. Other code at the same address has it too if its
-    /// table, made anew, came to the same place: mostly code compiled again from the same source.
+    /// Whether this is the fingerprint of the code object at `code`.
     ///
     /// # Safety
     /// As for [`Fingerprint::of`].
     #[inline(always)]
-    pub(super) unsafe fn has_table_of(&self, layout: &Layout, code: usize) -> bool {
-        // SAFETY: the caller's, and the layout is that of this interpreter.
-        unsafe { load::<usize>(code, layout.code_line_table.into()) == self.line_table }
-    }
-
-    /// Whether this is the fingerprint of the code object at `code`, with as few loads as will do.
-    ///
-    /// # Safety
-    /// As for [`Fingerprint::of`].
-    #[inline(always)]
-    pub(super) unsafe fn is_of(&self, layout: &Layout, code: usize) -> bool {
-        // SAFETY: the caller's, and the layout is that of this interpreter. The line table is looked into if it is the
-        // one that was remembered, and the code is live.
+    pub(super) unsafe fn is_of(&self, layout: &Layout, code: usize, seen: &mut SeenFile) -> bool {
+        // SAFETY: the caller's, and the layout is that of this interpreter. The parts of live code are live.
         unsafe {
             let other_table = load::<usize>(code, layout.code_line_table.into()) ^ self.line_table;
             if let Some(offset) = layout.code_version {
+                // Numbers stay, so that even code in its destructor is what it was.
                 let number = load::<u32>(code, offset.into());
                 if number != 0 {
-                    // The line table too, for interpreters other than the main one count for themselves.
                     return (u64::from(number) ^ self.stamp) | other_table as u64 == 0;
                 }
             }
-            let other_file = load::<usize>(code, layout.code_file.into()) ^ self.file;
-            let other_function = load::<usize>(code, layout.code_function.into()) ^ self.function;
-            (other_table | other_file | other_function) == 0
-                && load::<u32>(code, OBJECT_REFERENCES) != 0
-                && outline(self.line_table, load(code, layout.code_first_line.into())) == self.stamp
+            other_table == 0 && is_live(code) && contents(layout, code, self.line_table, seen) == self.stamp
         }
     }
 }
 
-/// First line, and size, beginning and end of a line table, mixed.
+/// First line, file, function and line table of the code object at `code`, mixed.
+///
+/// # Safety
+/// `code` must be a live code object and `line_table` its table.
+#[inline(always)]
+unsafe fn contents(layout: &Layout, code: usize, line_table: usize, seen: &mut SeenFile) -> u64 {
+    // SAFETY: the caller's; the parts of live code are live.
+    unsafe {
+        let (file, function) = (load(code, layout.code_file.into()), load(code, layout.code_function.into()));
+        let first_line = u64::from(load::<u32>(code, layout.code_first_line.into())) << 40;
+        outline(line_table) ^ text::stamp(layout, function) ^ seen.stamp(layout, file) ^ first_line
+    }
+}
+
+/// Whether the code object at `code` is not in its destructor: 3.11 drops a frame's reference to its code before it unlinks
+/// the frame. The low half, because newer versions keep flags in the upper one; immortal objects are not 0 there.
+///
+/// # Safety
+/// `code` must be a code object, live or in its destructor.
+#[inline(always)]
+pub(super) unsafe fn is_live(code: usize) -> bool {
+    // SAFETY: the caller's.
+    unsafe { load::<u32>(code, OBJECT_REFERENCES) != 0 }
+}
+
+/// Size, beginning and end of a line table, mixed.
 ///
 /// # Safety
 /// `table` must be a live `bytes` object.
 #[inline(always)]
-unsafe fn outline(table: usize, first_line: u32) -> u64 {
+unsafe fn outline(table: usize) -> u64 {
     // SAFETY: the caller's. Eight bytes from the start of the data exist even in an empty `bytes`: there is a
     // terminating zero, and objects are allocated in multiples of eight.
     unsafe {
         let size = load::<usize>(table, BYTES_SIZE);
         let first = load::<u64>(table, BYTES_DATA);
         let last = ((table + BYTES_DATA + size.saturating_sub(8)) as *const u64).read_unaligned();
-        (first ^ (size as u64) << 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ last ^ u64::from(first_line) << 32
+        first.rotate_left(17) ^ last ^ (size as u64) << 24
+    }
+}
+
+/// The file looked at last in a walk: most frames are in the same one as their callers, and while they are on the stack its
+/// name stays as it is.
+#[derive(Default)]
+pub(super) struct SeenFile {
+    file: usize,
+    stamp: u64,
+}
+
+impl SeenFile {
+    /// # Safety
+    /// `file` must be a live `str`, and so must the one before be.
+    #[inline(always)]
+    unsafe fn stamp(&mut self, layout: &Layout, file: usize) -> u64 {
+        if file != self.file {
+            // SAFETY: the caller's.
+            *self = SeenFile { file, stamp: unsafe { text::stamp(layout, file) } };
+        }
+        self.stamp
     }
 }
 
@@ -122,7 +146,7 @@ struct Known {
     id: u32,
 }
 
-/// The code objects a lane has met.
+/// The code objects a lane has met, or the latest of them: code that comes again after it was forgotten is defined again.
 pub(super) struct CodeTable {
     by_address: Table<Known>,
     /// By hash of the contents of the definition, so that code compiled from the same text again and again is defined
@@ -169,8 +193,8 @@ impl CodeTable {
         // its strings and its line table.
         let (file, function, line_table, first_line) = unsafe {
             (
-                text::utf8(layout, fingerprint.file, &mut scratch.file),
-                text::utf8(layout, fingerprint.function, &mut scratch.function),
+                text::utf8(layout, load(code, layout.code_file.into()), &mut scratch.file),
+                text::utf8(layout, load(code, layout.code_function.into()), &mut scratch.function),
                 text::bytes(fingerprint.line_table, LINE_TABLE_CAPACITY),
                 load::<i32>(code, layout.code_first_line.into()).max(0) as u32,
             )

@@ -15,13 +15,11 @@
 //! is below `depth` is cut off by whoever reads the stack. When those frames come within `depth` again they are compared
 //! like all others.
 //!
-//! The fingerprint is what costs: six cache lines a frame that the program had no use for. Where the caller promises that
-//! every allocation of the thread is captured ([`PythonStack::expect_every_allocation`]), frames in lockstep are not asked
-//! for all of it but for the address of the line table. To be taken for what it was, a frame would have to be left, its
-//! code die, other code be made at the same address with a line table at the same address, and be entered from the same
-//! place and come to the same instruction, all without one allocation in between; compiling allocates. Frames that
-//! were not on the stack at the last capture are asked for the fingerprint in any case.
-use super::code::{CodeTable, Fingerprint, Scratch};
+//! The fingerprint is what costs where it is made of the contents: six cache lines a frame that the program had no use for.
+//! 3.11 numbers functions, and has the number at hand when it calls one: as long as a frame's function has the number it
+//! had, its code is the code it was. (A function given other code gets another number, and none is given twice. A frame may
+//! run the code its function had before, at an address that no frame of that number will then run.)
+use super::code::{CodeTable, Fingerprint, Scratch, SeenFile, is_live};
 use super::interpreter::{Interpreter, interpreter, is_plausible};
 use super::layout::{Layout, PYTHON_3_9, PYTHON_3_10, PYTHON_3_11, PYTHON_3_12};
 use crate::tree::{FrameKey, Interned, NodeId, Tree};
@@ -36,6 +34,8 @@ const SEARCHED: usize = 64;
 /// `Remembered::code_id` of a frame that is no Python function: where C code entered the interpreter, or not set up yet.
 const NO_CODE: u32 = u32::MAX;
 
+const NO_VERSION: u32 = u32::MAX;
+
 /// One line of the cache.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -44,6 +44,8 @@ struct Remembered {
     code: usize,
     position: usize,
     fingerprint: Fingerprint,
+    /// See [`Layout::function_version_of`]; [`NO_VERSION`] if it has none, which no function has.
+    function_version: u32,
     code_id: u32,
     node: NodeId,
 }
@@ -65,7 +67,6 @@ pub struct PythonStack {
     /// The highest `length` so far: above it, memory was never touched.
     touched: usize,
     codes: CodeTable,
-    every_allocation_is_seen: bool,
 }
 
 /// How far a walk has come.
@@ -101,18 +102,7 @@ struct Walk {
 impl PythonStack {
     /// An empty stack; takes memory with the first Python frame.
     pub const fn new() -> PythonStack {
-        PythonStack { memory: None, length: 0, touched: 0, codes: CodeTable::new(), every_allocation_is_seen: false }
-    }
-
-    /// From now on there is a capture for every allocation of the lane's thread. Where that was not so for a while, it must
-    /// [`PythonStack::distrust`] what it has.
-    pub fn expect_every_allocation(&mut self) {
-        self.every_allocation_is_seen = true;
-    }
-
-    /// Something may have happened since the last capture that none was made of.
-    pub fn distrust(&mut self) {
-        self.length = 0;
+        PythonStack { memory: None, length: 0, touched: 0, codes: CodeTable::new() }
     }
 
     /// The node of the innermost Python frame, `NONE` if this thread runs no Python (or an unknown one). `depth`, 1 to
@@ -169,11 +159,13 @@ impl PythonStack {
         let length = walk.kept + walk.fresh;
         let new = remembered.get_mut(walk.kept..length).unwrap_or_default();
         let frames = walked.get(..walk.fresh).unwrap_or_default();
+        let seen = &mut SeenFile::default();
         for (entry, frame) in new.iter_mut().zip(frames.iter().rev()) {
             entry.frame = *frame;
             // SAFETY: a frame of the chain.
             unsafe {
-                if !is_unchanged(&interpreter.layout, entry) {
+                let leaving = *frame == innermost && is_leaving(&interpreter.layout, *frame);
+                if leaving || !is_unchanged(&interpreter.layout, entry, seen) {
                     self.refresh(interpreter, entry, scratch, sink);
                 }
             }
@@ -264,19 +256,15 @@ impl PythonStack {
         let Memory { remembered, walked, scratch } = memory;
         let mut stretch = Stretch { frame: trail.frame, python_frames: trail.python_frames, left: found + 1 };
         let layout = &interpreter.layout;
-        let trusting = self.every_allocation_is_seen;
+        let seen = &mut SeenFile::default();
+        // SAFETY: the caller's; nothing was walked yet, so that it is the innermost.
+        let mut leaving = trail.count == 0 && unsafe { is_leaving(layout, trail.frame) };
         loop {
-            // With the offsets as constants this takes half as many loads. Published layouts are no constants.
-            // SAFETY: the caller's; `left` frames are remembered.
-            unsafe {
-                match layout.version {
-                    0x0309 => compare(&PYTHON_3_9, remembered, &mut stretch, depth, trusting),
-                    0x030a => compare(&PYTHON_3_10, remembered, &mut stretch, depth, trusting),
-                    0x030b => compare(&PYTHON_3_11, remembered, &mut stretch, depth, trusting),
-                    0x030c => compare(&PYTHON_3_12, remembered, &mut stretch, depth, trusting),
-                    _ => compare(layout, remembered, &mut stretch, depth, trusting),
-                }
+            if !leaving {
+                // SAFETY: the caller's; `left` frames are remembered.
+                stretch = unsafe { compare_version(layout, remembered, stretch, depth, seen) };
             }
+            leaving = false;
             if stretch.python_frames >= depth {
                 return Some(changed);
             }
@@ -332,6 +320,7 @@ impl PythonStack {
                 (entry.code, entry.code_id) = (code, NO_CODE);
             } else if let Some((fingerprint, id)) = self.codes.identify(interpreter, code, scratch, sink) {
                 (entry.code, entry.fingerprint, entry.code_id) = (code, fingerprint, id);
+                entry.function_version = NO_VERSION;
             } else {
                 // Not set up yet, or half destroyed: there may be a function at this address next time. 0 never
                 // counts as unchanged.
@@ -392,6 +381,45 @@ impl Stretch {
     }
 }
 
+/// [`compare`] with the offsets as constants, which takes half as many loads, and in a function of its own, whose loop has all
+/// registers. Published layouts are no constants.
+///
+/// # Safety
+/// As for `capture_from`.
+#[inline(always)]
+unsafe fn compare_version(
+    layout: &Layout,
+    remembered: &mut [Remembered; CAPACITY],
+    stretch: Stretch,
+    depth: usize,
+    seen: &mut SeenFile,
+) -> Stretch {
+    macro_rules! compare_with {
+        ($layout:expr) => {{
+            #[inline(never)]
+            unsafe fn with_constants(
+                remembered: &mut [Remembered; CAPACITY],
+                stretch: Stretch,
+                depth: usize,
+                seen: &mut SeenFile,
+            ) -> Stretch {
+                // SAFETY: passed on.
+                unsafe { compare(&$layout, remembered, stretch, depth, seen) }
+            }
+            // SAFETY: passed on.
+            unsafe { with_constants(remembered, stretch, depth, seen) }
+        }};
+    }
+    match layout.version {
+        0x0309 => compare_with!(PYTHON_3_9),
+        0x030a => compare_with!(PYTHON_3_10),
+        0x030b => compare_with!(PYTHON_3_11),
+        0x030c => compare_with!(PYTHON_3_12),
+        // SAFETY: passed on.
+        _ => unsafe { compare(layout, remembered, stretch, depth, seen) },
+    }
+}
+
 /// Follows the chain while its frames are those remembered and unchanged, up to `depth`.
 ///
 /// # Safety
@@ -399,24 +427,22 @@ impl Stretch {
 #[inline(always)]
 unsafe fn compare(
     layout: &Layout,
-    remembered: &[Remembered; CAPACITY],
-    stretch: &mut Stretch,
+    remembered: &mut [Remembered; CAPACITY],
+    mut stretch: Stretch,
     depth: usize,
-    trusting: bool,
-) {
-    let entries = remembered.get(..stretch.left).unwrap_or_default();
-    for entry in entries.iter().rev() {
+    seen: &mut SeenFile,
+) -> Stretch {
+    let entries = remembered.get_mut(..stretch.left).unwrap_or_default();
+    for entry in entries.iter_mut().rev() {
         // SAFETY: a frame of the chain once it is the remembered one.
         unsafe {
-            if entry.frame != stretch.frame || stretch.python_frames >= depth {
-                return;
-            }
-            if !(if trusting { seems_unchanged(layout, entry) } else { is_unchanged(layout, entry) }) {
-                return;
+            if entry.frame != stretch.frame || stretch.python_frames >= depth || !is_unchanged(layout, entry, seen) {
+                break;
             }
             stretch.pass(layout, entry);
         }
     }
+    stretch
 }
 
 /// Whether the frame of `entry` is where it was, in code at the address of the code it was in.
@@ -436,24 +462,56 @@ unsafe fn is_in_place(layout: &Layout, entry: &Remembered) -> bool {
 /// Whether the frame of `entry` is where it was, in the code it was in.
 ///
 /// # Safety
-/// `entry.frame` must be a frame of the current thread, and a code in `entry` must have been identified as one.
+/// `entry.frame` must be a frame of the current thread whose code is not in its destructor, and a code in `entry` must have
+/// been identified as one.
 #[inline(always)]
-unsafe fn is_unchanged(layout: &Layout, entry: &Remembered) -> bool {
+unsafe fn is_unchanged(layout: &Layout, entry: &mut Remembered, seen: &mut SeenFile) -> bool {
     // SAFETY: the caller's. `code` was a code object when it was remembered and is what this frame runs now; the only
     // other things that frames call their code are None and the code of entry frames, which are never freed.
-    unsafe { is_in_place(layout, entry) && (entry.code_id == NO_CODE || entry.fingerprint.is_of(layout, entry.code)) }
+    unsafe {
+        if !is_in_place(layout, entry) {
+            return false;
+        }
+        if entry.code_id == NO_CODE {
+            return true;
+        }
+        if layout.function_version.is_none() {
+            return entry.fingerprint.is_of(layout, entry.code, seen);
+        }
+        let version = layout.function_version_of(entry.frame);
+        version == entry.function_version || has_code_of(entry, version, seen)
+    }
 }
 
-/// The same, of a frame that was on the stack at the last capture, if every allocation is captured.
+/// Whether the code of the frame is in its destructor, which is so in the innermost frame at most: 3.11 drops a frame's function
+/// and code before it unlinks the frame. Older versions unlink it first, newer ones number code.
 ///
 /// # Safety
-/// As for [`is_unchanged`].
-#[inline(always)]
-unsafe fn seems_unchanged(layout: &Layout, entry: &Remembered) -> bool {
-    // SAFETY: as in `is_unchanged`.
-    unsafe {
-        is_in_place(layout, entry) && (entry.code_id == NO_CODE || entry.fingerprint.has_table_of(layout, entry.code))
+/// `frame` must be implausible or the innermost frame of the current thread.
+#[inline]
+unsafe fn is_leaving(layout: &Layout, frame: usize) -> bool {
+    if layout.function_version.is_none() || !is_plausible(frame) {
+        return false;
     }
+    // SAFETY: what 3.11 has for a frame's code is an object, be it code or None.
+    unsafe {
+        let code = layout.code_of(frame);
+        is_plausible(code) && !is_live(code)
+    }
+}
+
+/// Looks at the code itself, and notes the number of the function: it gets one when it has been called for a while.
+///
+/// # Safety
+/// As for [`is_unchanged`], in 3.11, which alone numbers functions and not code.
+#[inline(never)]
+unsafe fn has_code_of(entry: &mut Remembered, version: u32, seen: &mut SeenFile) -> bool {
+    // SAFETY: the caller's.
+    let same = unsafe { entry.fingerprint.is_of(&PYTHON_3_11, entry.code, seen) };
+    if same {
+        entry.function_version = if version == 0 { NO_VERSION } else { version };
+    }
+    same
 }
 
 #[cfg(test)]

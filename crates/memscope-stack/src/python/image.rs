@@ -1,6 +1,8 @@
 //! A synthetic interpreter: objects and frames in plain memory, laid out as a [`Layout`] says. For tests.
 use super::interpreter::Interpreter;
-use super::layout::{BYTES_DATA, BYTES_SIZE, Layout, OBJECT_TYPE, Position, TEXT_LENGTH, TEXT_STATE};
+use super::layout::{
+    BYTES_DATA, BYTES_SIZE, FunctionVersion, Layout, OBJECT_TYPE, Position, TEXT_HASH, TEXT_LENGTH, TEXT_STATE,
+};
 
 /// How a `str` is stored.
 #[derive(Clone, Copy)]
@@ -64,6 +66,7 @@ impl Image {
     fn place_text(&mut self, kind: usize, state: u32, units: &[u32]) -> usize {
         let object = self.block(96 + units.len() * kind);
         self.set(object, TEXT_LENGTH, units.len());
+        self.set(object, TEXT_HASH, -1i64);
         self.set(object, TEXT_STATE, state);
         let data = match state >> 5 & 3 {
             0b11 => object + usize::from(self.layout.ascii_size),
@@ -118,6 +121,9 @@ impl Image {
 
     pub(super) fn frame(&mut self, previous: usize, code: usize, instruction: u32) -> usize {
         let frame = self.block(256);
+        if let Some(FunctionVersion { frame_function, .. }) = self.layout.function_version {
+            self.set(frame, frame_function.into(), 0usize);
+        }
         self.set(frame, self.layout.frame_previous.into(), previous);
         self.run(frame, code, instruction);
         frame

@@ -1,9 +1,10 @@
 //! The CPython of this process, if there is one, and the innermost frame of the current thread.
-use super::layout::{FIRST_OWNER_NOT_PYTHON, Layout, PUBLISHED_WORDS, Position};
+use super::layout::{FIRST_OWNER_NOT_PYTHON, FunctionVersion, Layout, PUBLISHED_WORDS, Position};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_ulong, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use memscope_sys::loader::{self, Found, Watch};
 
 /// Whether Python stacks can be had in this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,15 +40,58 @@ const BUSY: u32 = 1 << 16;
 const SUPPORTED: u32 = 2 << 16;
 const UNKNOWN: u32 = 3 << 16;
 
-/// Looks for CPython among the symbols every library of the process can see. To be called once the process has its
-/// libraries, and again when Python may have been loaded since; does nothing once Python was found.
+/// Objects that are loaded while the process runs: one of them may be Python.
+static WATCH: Watch = Watch::new();
+/// Python was loaded, but is not ready yet.
+static AWAITED: AtomicBool = AtomicBool::new(false);
+/// The [`loader::Object::id`] of a Python that was not there from the beginning, and can be unloaded; 0 if it need not be kept.
+static TO_BE_KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks for CPython in the libraries of the process. To be called once the process has its libraries.
 ///
-/// Not for a hook's hot path: `dlsym` takes the loader's lock, and allocates when it finds nothing.
+/// Takes no lock and allocates nothing.
 pub fn initialise() {
-    if STATE.compare_exchange(NO_PYTHON, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        return;
+    WATCH.has_changed();
+    attempt(Moment::AtStart);
+}
+
+/// Looks again if something was loaded since, and says whether Python was found just now. At next to no cost if nothing was:
+/// to be called every so many captures of a process without Python.
+#[cold]
+pub fn look_again() -> bool {
+    (WATCH.has_changed() || AWAITED.load(Ordering::Relaxed)) && attempt(Moment::Later)
+}
+
+/// Whether no Python was found yet.
+#[inline(always)]
+pub fn is_missing() -> bool {
+    STATE.load(Ordering::Relaxed) == NO_PYTHON
+}
+
+/// The path of a Python that could be unloaded, a C string; asked for once. Its functions are called by captures for ever: it
+/// has to be kept.
+pub fn library_to_keep() -> Option<usize> {
+    if TO_BE_KEPT.load(Ordering::Relaxed) == 0 {
+        return None;
     }
-    let state = match find() {
+    let object = loader::Object::of_id(TO_BE_KEPT.swap(0, Ordering::Relaxed))?;
+    Some(object.path())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// All libraries are ready for use.
+    AtStart,
+    /// The loader may be at work on this very library.
+    Later,
+}
+
+/// Whether Python was found.
+fn attempt(moment: Moment) -> bool {
+    if STATE.compare_exchange(NO_PYTHON, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return false;
+    }
+    let state = match find(moment) {
         None => NO_PYTHON,
         Some(Err(version)) => UNKNOWN | u32::from(version),
         Some(Ok(interpreter)) => {
@@ -58,6 +102,7 @@ pub fn initialise() {
         }
     };
     STATE.store(state, Ordering::Release);
+    state != NO_PYTHON
 }
 
 /// What [`initialise`] found.
@@ -81,8 +126,20 @@ pub(super) fn interpreter() -> Option<&'static Interpreter> {
 }
 
 /// The interpreter, or the version of one we cannot read, or nothing at all.
-fn find() -> Option<Result<Interpreter, u16>> {
-    let thread_state = symbol(c"PyGILState_GetThisThreadState")?;
+fn find(moment: Moment) -> Option<Result<Interpreter, u16>> {
+    const PROOF: &CStr = c"PyGILState_GetThisThreadState";
+    let Found { address: thread_state, object } =
+        loader::find_global(PROOF).or_else(|| loader::find_anywhere(PROOF))?;
+    let symbol = |name: &CStr| object.find(name);
+    let code_type = symbol(c"PyCode_Type");
+    if moment == Moment::Later {
+        let ready = code_type.is_some_and(is_ready);
+        AWAITED.store(!ready, Ordering::Relaxed);
+        if !ready {
+            return None;
+        }
+        TO_BE_KEPT.store(object.id(), Ordering::Relaxed);
+    }
     let version_data = symbol(c"Py_Version").map(|address| {
         // SAFETY: `Py_Version` is a constant unsigned long of every CPython that has it.
         (unsafe { *(address as *const c_ulong) }) as u32
@@ -91,7 +148,7 @@ fn find() -> Option<Result<Interpreter, u16>> {
         return Some(Err(0));
     };
     let version = (hex >> 16) as u16;
-    let (Some(runtime), Some(code_type)) = (symbol(c"_PyRuntime"), symbol(c"PyCode_Type")) else {
+    let (Some(runtime), Some(code_type)) = (symbol(c"_PyRuntime"), code_type) else {
         return Some(Err(version));
     };
     let layout = if version >= 0x030d {
@@ -110,10 +167,15 @@ fn find() -> Option<Result<Interpreter, u16>> {
     Some(Ok(Interpreter { layout, code_type, runtime, thread_state }))
 }
 
-fn symbol(name: &CStr) -> Option<usize> {
-    // SAFETY: `name` is a C string; looking a symbol up has no precondition.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    if address.is_null() { None } else { Some(address as usize) }
+/// Whether the type at `address` was made ready for use, which is done when Python is initialised. A library is in the
+/// loader's list before it is relocated, when none of its functions can be called.
+fn is_ready(address: usize) -> bool {
+    const FLAGS: usize = 168;
+    const READY: u64 = 1 << 12;
+    let mut flags = 0u64;
+    // SAFETY: the place is as large as what is copied.
+    let copied = unsafe { memscope_sys::read_own_memory(address + FLAGS, (&raw mut flags).cast(), size_of::<u64>()) };
+    copied == Ok(size_of::<u64>()) && flags & READY != 0
 }
 
 /// `PY_VERSION_HEX` by way of `Py_GetVersion`, which formats a static string and may be called at any time.
@@ -199,6 +261,21 @@ impl Layout {
     pub(super) unsafe fn previous_of(&self, frame: usize) -> usize {
         // SAFETY: the caller's.
         unsafe { load(frame, self.frame_previous.into()) }
+    }
+
+    /// The number of the function that `frame` runs, in its present state; 0 if it has none, or the version of Python does
+    /// not number them.
+    ///
+    /// # Safety
+    /// `frame` must be a frame of the current thread whose code is live: its function goes first.
+    #[inline(always)]
+    pub(super) unsafe fn function_version_of(&self, frame: usize) -> u32 {
+        let Some(FunctionVersion { frame_function, version }) = self.function_version else { return 0 };
+        // SAFETY: the caller's; a frame keeps its function.
+        unsafe {
+            let function = load::<usize>(frame, frame_function.into());
+            if function != 0 { load::<u32>(function, version.into()) } else { 0 }
+        }
     }
 
     /// Whether `frame` only marks where C code entered the interpreter.

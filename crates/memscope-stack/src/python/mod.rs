@@ -32,7 +32,7 @@ mod table;
 mod text;
 
 pub use frames::PythonStack;
-pub use interpreter::{Support, initialise, support};
+pub use interpreter::{Support, initialise, is_missing, library_to_keep, look_again, support};
 
 #[cfg(test)]
 mod image;

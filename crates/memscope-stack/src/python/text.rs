@@ -1,15 +1,20 @@
 //! `str` and `bytes` objects, read where they lie.
 use super::interpreter::{is_plausible, load};
-use super::layout::{BYTES_DATA, BYTES_SIZE, Layout, TEXT_LENGTH, TEXT_STATE};
+use super::layout::{BYTES_DATA, BYTES_SIZE, Layout, TEXT_HASH, TEXT_LENGTH, TEXT_STATE};
 
-/// The UTF-8 of the `str` at `object`, cut at a character where `buffer` ends; empty if it cannot be one.
+/// Where the characters of a `str` are: `length` of them, of `kind` bytes each.
+struct Characters {
+    data: usize,
+    length: usize,
+    kind: usize,
+}
+
+/// `None` if it is empty or cannot be a `str`.
 ///
 /// # Safety
-/// `object` must be 0, implausible or a live `str` object that this layout describes.
-pub(super) unsafe fn utf8<'b>(layout: &Layout, object: usize, buffer: &'b mut [u8]) -> &'b [u8] {
-    if !is_plausible(object) {
-        return &[];
-    }
+/// `object` must be a live `str` object that this layout describes.
+#[inline(always)]
+unsafe fn characters(layout: &Layout, object: usize) -> Option<Characters> {
     // SAFETY: the caller's; the fields lie in the first bytes of every `str`.
     let (length, state) = unsafe { (load::<isize>(object, TEXT_LENGTH), load::<u32>(object, TEXT_STATE)) };
     // … undefined : 24 | ready or static : 1 | ascii : 1 | compact : 1 | kind : 3 | interned : 2
@@ -24,10 +29,23 @@ pub(super) unsafe fn utf8<'b>(layout: &Layout, object: usize, buffer: &'b mut [u
     };
     let plausible_data = (0x1_0000..1 << 48).contains(&data);
     if length <= 0 || !plausible_data || !matches!(kind, 1 | 2 | 4) {
+        return None;
+    }
+    Some(Characters { data, length: length as usize, kind: kind as usize })
+}
+
+/// The UTF-8 of the `str` at `object`, cut at a character where `buffer` ends; empty if it cannot be one.
+///
+/// # Safety
+/// `object` must be 0, implausible or a live `str` object that this layout describes.
+pub(super) unsafe fn utf8<'b>(layout: &Layout, object: usize, buffer: &'b mut [u8]) -> &'b [u8] {
+    if !is_plausible(object) {
         return &[];
     }
+    // SAFETY: the caller's.
+    let Some(Characters { data, length, kind }) = (unsafe { characters(layout, object) }) else { return &[] };
     let mut used = 0;
-    for at in 0..length as usize {
+    for at in 0..length {
         // SAFETY: the object holds `length` characters of `kind` bytes, aligned to that.
         let character = unsafe {
             match kind {
@@ -42,6 +60,38 @@ pub(super) unsafe fn utf8<'b>(layout: &Layout, object: usize, buffer: &'b mut [u
         used += character.encode_utf8(room).len();
     }
     buffer.get(..used).unwrap_or_default()
+}
+
+/// A number that tells `str` of different contents apart: the hash, where the object knows it, else its ends.
+///
+/// # Safety
+/// `object` must be a live `str` object that this layout describes.
+#[inline(always)]
+pub(super) unsafe fn stamp(layout: &Layout, object: usize) -> u64 {
+    const NOT_HASHED: i64 = -1;
+    // SAFETY: the caller's; the field lies in the first bytes of every `str`.
+    match unsafe { load::<i64>(object, TEXT_HASH) } {
+        // SAFETY: passed on.
+        NOT_HASHED => unsafe { outline(layout, object) },
+        hash => hash as u64,
+    }
+}
+
+/// Length, the first 8 bytes and the last 32, mixed.
+///
+/// # Safety
+/// As for [`stamp`].
+#[inline(always)]
+unsafe fn outline(layout: &Layout, object: usize) -> u64 {
+    // SAFETY: the caller's.
+    let Some(Characters { data, length, kind }) = (unsafe { characters(layout, object) }) else { return 0 };
+    let end = data + length * kind;
+    // SAFETY: within the characters, or at their start, where even a single one is followed by a zero and by what the
+    // allocator rounds up to.
+    let word = |back: usize| unsafe { ((end - back).max(data) as *const u64).read_unaligned() };
+    // Two halves that do not wait for each other.
+    let (near, far) = (word(8).rotate_left(11).wrapping_add(word(16)), word(24).rotate_left(23).wrapping_add(word(32)));
+    near ^ far.rotate_left(41) ^ word(end - data).rotate_left(53) ^ (length as u64) << 48 ^ kind as u64
 }
 
 /// The first `most` bytes of the `bytes` at `object`; empty if it cannot be one.

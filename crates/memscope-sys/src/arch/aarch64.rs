@@ -53,4 +53,57 @@ pub mod nr {
     pub const FUTEX: usize = 98;
     pub const PRLIMIT64: usize = 261;
     pub const PWRITEV2: usize = 287;
+    pub const PROCESS_VM_READV: usize = 270;
+}
+
+/// The loader's `_r_debug`, 0 if it has none: a weak reference, resolved before any code of ours runs.
+pub(crate) fn debug_symbol() -> usize {
+    let address: usize;
+    // SAFETY: reads one word of the global offset table, filled by the loader.
+    unsafe {
+        asm!(
+            ".weak _r_debug",
+            "adrp {0}, :got:_r_debug",
+            "ldr {0}, [{0}, #:got_lo12:_r_debug]",
+            out(reg) address,
+            options(pure, readonly, nostack)
+        );
+    }
+    address
+}
+
+/// The dynamic section of the object this code is linked into.
+pub(crate) fn own_dynamic_section() -> usize {
+    let address: usize;
+    // SAFETY: computes an address.
+    unsafe {
+        asm!(
+            ".hidden _DYNAMIC",
+            "adrp {0}, _DYNAMIC",
+            "add {0}, {0}, :lo12:_DYNAMIC",
+            out(reg) address,
+            options(pure, nomem, nostack)
+        );
+    }
+    address
+}
+
+/// What the loader passes to a function that chooses an implementation: the processor's abilities, and a list of more.
+pub(crate) fn resolver_arguments() -> (u64, [u64; 3]) {
+    const ABILITIES: u64 = 16;
+    const MORE_ABILITIES: u64 = 26;
+    const A_LIST_FOLLOWS: u64 = 1 << 62;
+    const LIST_BYTES: u64 = 24;
+    let mut bytes = [0u8; 1024];
+    let mut length = 0;
+    if let Ok(file) = crate::open(c"/proc/self/auxv", crate::O_RDONLY) {
+        length = crate::read(file, &mut bytes).unwrap_or(0);
+        crate::close(file);
+    }
+    let (pairs, _) = bytes.get(..length).unwrap_or_default().as_chunks::<16>();
+    let value = |wanted: u64| {
+        let pairs = pairs.iter().map(|pair| u128::from_le_bytes(*pair));
+        pairs.into_iter().find(|pair| *pair as u64 == wanted).map_or(0, |pair| (pair >> 64) as u64)
+    };
+    (value(ABILITIES) | A_LIST_FOLLOWS, [LIST_BYTES, value(ABILITIES), value(MORE_ABILITIES)])
 }

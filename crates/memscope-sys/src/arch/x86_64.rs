@@ -54,4 +54,35 @@ pub mod nr {
     pub const FUTEX: usize = 202;
     pub const PRLIMIT64: usize = 302;
     pub const PWRITEV2: usize = 328;
+    pub const PROCESS_VM_READV: usize = 310;
+}
+
+/// The loader's `_r_debug`, 0 if it has none: a weak reference, resolved before any code of ours runs.
+pub(crate) fn debug_symbol() -> usize {
+    let address: usize;
+    // SAFETY: reads one word of the global offset table, filled by the loader.
+    unsafe {
+        asm!(
+            ".weak _r_debug",
+            "mov {0}, qword ptr [rip + _r_debug@GOTPCREL]",
+            out(reg) address,
+            options(pure, readonly, nostack)
+        );
+    }
+    address
+}
+
+/// The dynamic section of the object this code is linked into.
+pub(crate) fn own_dynamic_section() -> usize {
+    let address: usize;
+    // SAFETY: computes an address.
+    unsafe {
+        asm!(".hidden _DYNAMIC", "lea {0}, [rip + _DYNAMIC]", out(reg) address, options(pure, nomem, nostack));
+    }
+    address
+}
+
+/// What the loader passes to a function that chooses an implementation: nothing.
+pub(crate) fn resolver_arguments() -> (u64, [u64; 3]) {
+    (0, [0; 3])
 }

@@ -4,7 +4,6 @@
 //! answers stand, and kernels are seen as far as it saves them.
 use super::{EXECUTE, LIBRARY, Next};
 use crate::original::Original;
-use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU8};
 use memscope_recorder::wanted;
@@ -37,25 +36,15 @@ static SAVER: AtomicU8 = AtomicU8::new(NOT_ASKED);
 fn another_tool_saves() -> bool {
     match SAVER.load(Relaxed) {
         NOT_ASKED => {
-            let (execute, probe) = (EXECUTE.address(), SAVE_BEFORE.address());
+            let (execute, probe) = (EXECUTE.library_id(), SAVE_BEFORE.library_id());
             if execute == 0 || probe == 0 {
                 return false;
             }
-            let other = library_of(execute) != library_of(probe);
+            let other = execute != probe;
             SAVER.store(if other { SOMEBODY } else { NOBODY }, Relaxed);
             other
         }
         saver => saver == SOMEBODY,
-    }
-}
-
-/// Where the library begins that holds `address`.
-fn library_of(address: usize) -> usize {
-    let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: `dladdr` fills the structure or leaves the zeroes, which are one.
-    unsafe {
-        libc::dladdr(address as *const c_void, found.as_mut_ptr());
-        found.assume_init().dli_fbase as usize
     }
 }
 
