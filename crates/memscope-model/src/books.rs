@@ -1,7 +1,9 @@
 //! Which blocks are alive, and what that sums up to.
+use crate::address_ranges::AddressRanges;
 use crate::device_books::DeviceBooks;
 use crate::{Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, StackId};
 use memscope_format::decode::EventKind;
+use memscope_format::record::Protection;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -32,8 +34,10 @@ pub(crate) struct Books {
     heap: FxHashMap<u64, Live>,
     /// The newest free of an address, for some addresses.
     last_frees: [LastFree; LAST_FREES],
-    /// Mappings by start; they never overlap.
+    /// Usable mappings by start; they never overlap.
     mappings: BTreeMap<u64, Live>,
+    /// Anonymous mappings without access: address space, not memory. Has nothing in common with `mappings`.
+    pub(crate) reserved: AddressRanges,
     host: PoolUsage,
     host_events: bool,
     pub(crate) devices: DeviceBooks,
@@ -97,6 +101,7 @@ impl Books {
             heap: FxHashMap::default(),
             last_frees: [LastFree::default(); LAST_FREES],
             mappings: BTreeMap::new(),
+            reserved: AddressRanges::default(),
             host: PoolUsage::new(Device::Cpu, Pool::Host),
             host_events: false,
             devices: DeviceBooks::default(),
@@ -115,7 +120,11 @@ impl Books {
         match kind {
             EventKind::HostAlloc { address, size } => self.alloc(now, address, size, emit),
             EventKind::HostFree { address } => self.free(now, address, emit),
-            EventKind::HostMap { address, size } => self.map(now, address, size, emit),
+            EventKind::HostMap { address, size, protection } if protection.is_usable() => {
+                self.map(now, address, size, emit)
+            }
+            EventKind::HostMap { address, size, .. } => self.reserve(now, address, size, emit),
+            EventKind::HostProtect { address, size, protection } => self.protect(now, address, size, protection, emit),
             EventKind::HostUnmap { address, size } => match page_range(address, size) {
                 Some((start, end)) => {
                     if self.unmap(now, start, end, false, emit)? == 0 {
@@ -262,6 +271,52 @@ impl Books {
         self.emit_malloc(now, Origin::Mapping, address, live, false, emit)
     }
 
+    /// Address space was mapped without access.
+    fn reserve(
+        &mut self,
+        now: Moment,
+        address: u64,
+        size: u64,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some((start, end)) = page_range(address, size) else { return self.counts.implausible() };
+        self.unmap(now, start, end, true, emit)?;
+        self.reserved.insert(start, end);
+        ControlFlow::Continue(())
+    }
+
+    /// Access was given or taken. Only what changes between usable and reserved is of interest, and only of memory in the
+    /// books: the rest are files.
+    fn protect(
+        &mut self,
+        now: Moment,
+        address: u64,
+        size: u64,
+        protection: Protection,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some((start, end)) = page_range(address, size) else { return self.counts.implausible() };
+        if protection.is_usable() {
+            for (start, end) in self.reserved.remove(start, end) {
+                if !self.host.fits(end - start) {
+                    return self.counts.implausible();
+                }
+                let live = self.begin(now, end - start);
+                self.mappings.insert(start, live);
+                self.emit_malloc(now, Origin::Mapping, start, live, false, emit)?;
+            }
+            return ControlFlow::Continue(());
+        }
+        let usable = self.mappings.range(..end).rev().take_while(|(address, live)| *address + live.size > start);
+        let taken: Vec<(u64, u64)> =
+            usable.map(|(address, live)| (start.max(*address), end.min(address + live.size))).collect();
+        self.end_mappings(now, start, end, false, emit)?;
+        for (start, end) in taken {
+            self.reserved.insert(start, end);
+        }
+        ControlFlow::Continue(())
+    }
+
     /// A mapping moved. One that is not in the books is a file's and stays out of them.
     fn remap(
         &mut self,
@@ -271,15 +326,34 @@ impl Books {
         emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let Some((start, end)) = page_range(old, old_size) else { return self.counts.implausible() };
+        // The kernel moves what has one protection.
+        let was_reserved = self.reserved.contains(start);
         if self.unmap(now, start, end, false, emit)? == 0 {
             self.counts.unknown_unmaps += 1;
             return ControlFlow::Continue(());
         }
-        self.map(now, new, new_size, emit)
+        match was_reserved {
+            true => self.reserve(now, new, new_size, emit),
+            false => self.map(now, new, new_size, emit),
+        }
     }
 
-    /// Ends every mapping that reaches into `start..end`; what lies outside becomes new blocks. Returns how many ended.
+    /// Ends whatever reaches into `start..end`. Returns how many mappings and reserved ranges it touched.
     fn unmap(
+        &mut self,
+        now: Moment,
+        start: u64,
+        end: u64,
+        synthetic: bool,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
+    ) -> ControlFlow<(), usize> {
+        let reserved = self.reserved.remove(start, end).len();
+        self.end_mappings(now, start, end, synthetic, emit).map_continue(|ended| ended + reserved)
+    }
+
+    /// Ends every usable mapping that reaches into `start..end`; what lies outside becomes new blocks. Returns how many
+    /// ended.
+    fn end_mappings(
         &mut self,
         now: Moment,
         start: u64,

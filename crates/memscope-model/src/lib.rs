@@ -20,6 +20,7 @@
 // The spool builder of the tests calls the recorder's encoder, which writes through raw pointers.
 #![cfg_attr(any(test, feature = "testing"), deny(unsafe_code))]
 
+mod address_ranges;
 mod books;
 mod device_books;
 mod device_clock;

@@ -44,6 +44,9 @@ pub struct Outcome {
     /// Times of the first and the last event, 0 if there is none.
     pub first_time_ns: u64,
     pub last_time_ns: u64,
+    /// Address space of the host that was mapped without access, at the end and at most: not part of any pool.
+    pub reserved_space: u64,
+    pub peak_reserved_space: u64,
     /// One entry for each pool of a device asked for that had an event, in their order.
     pub pools: Vec<PoolUsage>,
     pub(crate) live: Vec<LiveBlock>,

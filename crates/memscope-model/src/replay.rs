@@ -447,6 +447,7 @@ impl<'p> Replay<'p> {
             EventKind::HostAlloc { .. }
             | EventKind::HostFree { .. }
             | EventKind::HostMap { .. }
+            | EventKind::HostProtect { .. }
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. } => ControlFlow::Continue(()),
             EventKind::Task { device, stream, task, name } => {
@@ -605,6 +606,7 @@ impl<'p> Replay<'p> {
         outcome.interrupted = self.interrupted;
         outcome.first_time_ns = delivery.first_time_ns;
         outcome.last_time_ns = delivery.last_time_ns;
+        (outcome.reserved_space, outcome.peak_reserved_space) = books.reserved.bytes();
         outcome.pools = books.pools();
         outcome.live = books.live_after(BlockId(0));
         outcome.pools.retain(|usage| delivery.gate.devices.contains(usage.device));
@@ -620,6 +622,7 @@ fn is_of_host(kind: EventKind) -> bool {
         EventKind::HostAlloc { .. }
             | EventKind::HostFree { .. }
             | EventKind::HostMap { .. }
+            | EventKind::HostProtect { .. }
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. }
     )

@@ -18,7 +18,7 @@ use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 pub use memscope_format::record::{
     AccessMode, Execution, HOST_DEVICE, Phase, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
 };
-use memscope_format::record::{FrameRecord, StackRef};
+use memscope_format::record::{FrameRecord, Protection, StackRef};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -168,7 +168,27 @@ impl SpoolBuilder {
 
     pub fn map(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
         let stack = self.stack(lane, node);
-        self.extended(lane, ticks, true, &Extended::HostMap { address, size, stack })
+        let protection = Protection::READ_WRITE;
+        self.extended(lane, ticks, true, &Extended::HostMap { address, size, protection, stack })
+    }
+
+    /// A mapping without access.
+    pub fn reserve(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
+        let protection = Protection::NONE;
+        self.extended(lane, ticks, true, &Extended::HostMap { address, size, protection, stack })
+    }
+
+    pub fn protect(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        (address, size): (u64, u64),
+        protection: Protection,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostProtect { address, size, protection, stack })
     }
 
     pub fn unmap(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
