@@ -21,6 +21,7 @@ mod process_report;
 pub mod program;
 mod quantity;
 pub mod record_config;
+mod resident_size;
 pub mod settings;
 pub mod signals;
 mod summary;

@@ -1,15 +1,17 @@
 //! The summary after a run or an export, and `info`: lines of text about recorded processes.
+use crate::commands::Batch;
 use crate::process_report::{Life, PoolReport, ProcessReport, Refusal, Site, device_label};
 use crate::quantity::{bytes, count, counted};
-use memscope_model::Pool;
+use memscope_model::{Outcome, Pool};
 use std::path::Path;
 
 /// More processes than this are only counted; `info` lists all.
 const PROCESSES_SHOWN: usize = 8;
 
 /// What was recorded, the largest process in detail, what is missing, and where the files are.
-pub(crate) fn of_run(reports: &[ProcessReport], output: &Path) -> Vec<String> {
-    let mut lines = vec![headline(reports)];
+pub(crate) fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
+    let reports = &batch.reports;
+    let mut lines = vec![headline(reports, batch.failed)];
     let mut by_peak: Vec<&ProcessReport> = reports.iter().collect();
     by_peak.sort_by_key(|report| std::cmp::Reverse(report.peak_bytes()));
     for report in by_peak.iter().take(PROCESSES_SHOWN) {
@@ -37,7 +39,7 @@ pub(crate) fn of_run(reports: &[ProcessReport], output: &Path) -> Vec<String> {
 
 /// Everything about each process.
 pub(crate) fn of_recording(reports: &[ProcessReport]) -> Vec<String> {
-    let mut lines = vec![headline(reports)];
+    let mut lines = vec![headline(reports, 0)];
     for report in reports {
         lines.extend(process_lines(report));
         lines.push(format!("    {}", report.directory.display()));
@@ -46,19 +48,25 @@ pub(crate) fn of_recording(reports: &[ProcessReport]) -> Vec<String> {
     lines
 }
 
-fn headline(reports: &[ProcessReport]) -> String {
+fn headline(reports: &[ProcessReport], unexported: u64) -> String {
     let events = reports.iter().map(|report| report.outcome.events).sum();
     let lost: u64 = reports.iter().map(|report| report.outcome.lost_events).sum();
     let lost = if lost == 0 { "none lost".to_owned() } else { format!("{} LOST", count(lost)) };
     let processes = counted(reports.len() as u64, "process", "processes");
-    format!("{processes} recorded: {}, {lost}", counted(events, "event", "events"))
+    let unexported = match unexported {
+        0 => String::new(),
+        number => format!("; {} could NOT be exported, see above", counted(number, "more process", "more processes")),
+    };
+    format!("{processes} recorded: {}, {lost}{unexported}", counted(events, "event", "events"))
 }
 
 fn process_lines(report: &ProcessReport) -> Vec<String> {
     let events = counted(report.outcome.events, "event", "events");
     let mut lines =
         vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.life.describe())];
-    lines.extend(report.pools.iter().map(|pool| format!("    {}", pool_line(pool, report.life))));
+    lines.extend(
+        report.pools.iter().map(|pool| format!("    {}{}", pool_line(pool, report.life), beside(pool, report))),
+    );
     lines.extend(kernel_line(report).map(|line| format!("    {line}")));
     lines.extend(report.refusals.iter().map(|refusal| format!("    {}", refusal_line(refusal))));
     let more = report.outcome.refusals.saturating_sub(report.refusals.len() as u64);
@@ -92,6 +100,19 @@ fn pool_line(pool: &PoolReport, life: Life) -> String {
     )
 }
 
+/// What stands beside the host's memory: how much of it the process had touched, and what only looks like memory.
+fn beside(pool: &PoolReport, report: &ProcessReport) -> String {
+    if pool.pool != Pool::Host {
+        return String::new();
+    }
+    let resident = report.resident_bytes.map_or(String::new(), |most| format!("; resident at most {}", bytes(most)));
+    let reserved = match report.outcome.peak_reserved_space {
+        0 => String::new(),
+        most => format!("; at most {} of address space reserved and not usable", bytes(most)),
+    };
+    format!("{resident}{reserved}")
+}
+
 fn refusal_line(refusal: &Refusal) -> String {
     let place = refusal.place.as_ref().map_or(String::new(), |place| format!(": {place}"));
     format!(
@@ -109,12 +130,7 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
     let outcome = &report.outcome;
     let mut lines = report.notes.clone();
     lines.extend_from_slice(&outcome.problems);
-    if outcome.lost_events > 0 {
-        let why = outcome.stop_reason.as_deref().unwrap_or("they came from signal handlers, or no window could be had");
-        lines.push(format!("{} not recorded: {why}", counted(outcome.lost_events, "event was", "events were")));
-    } else if let Some(why) = &outcome.stop_reason {
-        lines.push(format!("recording stopped early: {why}"));
-    }
+    lines.extend(losses(outcome));
     let mut counted_line = |number: u64, what: &str| {
         if number > 0 {
             lines.push(format!("{} {what}", count(number)));
@@ -133,6 +149,25 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
         lines.push(format!("and {} more damaged places", outcome.damage.len() - DAMAGE_SHOWN));
     }
     lines
+}
+
+/// How many events are missing, and why.
+fn losses(outcome: &Outcome) -> Vec<String> {
+    let missing = |number: u64, why: &str| {
+        (number > 0).then(|| format!("{} not recorded: {why}", counted(number, "event was", "events were")))
+    };
+    match &outcome.stop_reason {
+        Some(why) if outcome.lost_events == 0 => vec![format!("recording stopped early: {why}")],
+        Some(why) => missing(outcome.lost_events, why).into_iter().collect(),
+        None => {
+            let interrupted = outcome.lost_events.saturating_sub(outcome.lost_without_window);
+            let lines = [
+                missing(outcome.lost_without_window, "there was no memory, descriptor or disk space for their threads"),
+                missing(interrupted, "they came from signal handlers, or jumps, while the recorder was at work"),
+            ];
+            lines.into_iter().flatten().collect()
+        }
+    }
 }
 
 fn site_lines(report: &ProcessReport) -> Vec<String> {

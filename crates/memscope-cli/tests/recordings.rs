@@ -1,5 +1,6 @@
 //! What the command tells of recordings made to order.
-use memscope_model::testing::{Space, SpoolBuilder, SystemKind};
+use memscope_model::testing::{Protection, Space, SpoolBuilder, StopReason, SystemKind};
+use memscope_usage::{HOST_PEAK, LogWriter, ProcessMemory, Usage};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -99,4 +100,57 @@ fn what_was_chosen_and_never_came_is_told_after_an_export() {
     let output = run("export", root.path());
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && told.contains("never called start()"), "{told}");
+}
+
+#[test]
+fn the_peak_is_of_usable_memory_and_beside_it_stand_resident_size_and_reserved_space() {
+    const START_NS: u64 = 1_700_000_000_000_000_000;
+    let root = recorded(|spool| {
+        let lane = spool.lane(31);
+        spool.reserve(lane, 1, 1 << 40, 1 << 40, 0);
+        spool.protect(lane, 1_000_000_000, (1 << 40, 5 << 20), Protection::READ_WRITE, 0);
+    });
+    // The process runs another program two seconds later.
+    let mut next = SpoolBuilder::new();
+    next.process(31, 1).started_at(START_NS + 2_000_000_000).command("/usr/bin/true", "true");
+    let lane = next.lane(31);
+    next.alloc(lane, 5, 0x5000, 64, 0);
+    next.write(&root.path().join("msmemscope_31_20251203091124_ascend")).unwrap();
+    let mut log = LogWriter::create_host(root.path(), 1).unwrap();
+    for (time_ns, bytes) in [(500_000_000, 2 << 20), (1_500_000_000, 3 << 20), (2_500_000_000, 9 << 20)] {
+        let usage = Usage { device: None, processes: Some(vec![ProcessMemory { pid: 31, bytes }]) };
+        log.append(START_NS + time_ns, HOST_PEAK, &usage).unwrap();
+    }
+    let text = info(root.path());
+    for line in [
+        "    cpu HOST: peak 5.0 MiB after 1.000 s, alive at the end 5.0 MiB in 1 block; resident at most 3.0 MiB; \
+         at most 1.0 TiB of address space reserved and not usable",
+        "    cpu HOST: peak 64 B after 0.000 s, alive at the end 64 B in 1 block; resident at most 9.0 MiB",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn lost_events_have_the_reason_that_was_recorded() {
+    let lost = |build: fn(&mut SpoolBuilder)| {
+        let root = recorded(|spool| {
+            let lane = spool.lane(31);
+            spool.alloc(lane, 1, 0x5000, 64, 0).lose(lane, 7);
+            build(spool);
+        });
+        let text = info(root.path());
+        let told: Vec<String> =
+            text.lines().filter(|line| line.contains("not recorded")).map(|line| line.trim().to_owned()).collect();
+        told.join("\n")
+    };
+    assert_eq!(
+        lost(|spool| _ = spool.lose_without_window(3)),
+        "3 events were not recorded: there was no memory, descriptor or disk space for their threads\n\
+         7 events were not recorded: they came from signal handlers, or jumps, while the recorder was at work"
+    );
+    assert_eq!(
+        lost(|spool| _ = spool.stopped(StopReason::SizeCap, 0)),
+        "7 events were not recorded: the size limit of the recording was reached"
+    );
 }

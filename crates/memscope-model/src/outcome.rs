@@ -26,6 +26,8 @@ pub struct Outcome {
     pub events_without_stack: u64,
     /// Events the process could not record, as it counted them itself.
     pub lost_events: u64,
+    /// Those of them that came from threads for which there was no window.
+    pub lost_without_window: u64,
     /// Records of types this version does not know.
     pub unknown_records: u64,
     /// What the recording says and cannot be used, one sentence each.

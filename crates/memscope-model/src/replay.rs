@@ -602,6 +602,7 @@ impl<'p> Replay<'p> {
         outcome.refusals = self.refusals;
         outcome.events_without_stack = self.events_without_stack;
         outcome.lost_events = self.spool.lost_events();
+        outcome.lost_without_window = self.spool.process().lost_without_window;
         outcome.stop_reason = stop_reason(self.spool);
         outcome.interrupted = self.interrupted;
         outcome.first_time_ns = delivery.first_time_ns;

@@ -14,11 +14,12 @@
 #![allow(unsafe_code)]
 
 use memscope_format::encode::{self, Deltas, Extended, NodeDeltas, Path as CodedPath};
+pub use memscope_format::layout::StopReason;
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 pub use memscope_format::record::{
-    AccessMode, Execution, HOST_DEVICE, Phase, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
+    AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
 };
-use memscope_format::record::{FrameRecord, Protection, StackRef};
+use memscope_format::record::{FrameRecord, StackRef};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -113,7 +114,7 @@ impl SpoolBuilder {
         self
     }
 
-    pub fn stopped(&mut self, reason: layout::StopReason, errno: u32) -> &mut Self {
+    pub fn stopped(&mut self, reason: StopReason, errno: u32) -> &mut Self {
         self.header_u32(offset_of!(ProcessHeader, stop_reason), reason as u32);
         self.header_u32(offset_of!(ProcessHeader, stop_errno), errno);
         self
@@ -147,6 +148,12 @@ impl SpoolBuilder {
     /// Counts events the lane could not record.
     pub fn lose(&mut self, lane: LaneNumber, events: u64) -> &mut Self {
         self.lane_mut(lane).lost += events;
+        self
+    }
+
+    /// Counts events of threads that got no window.
+    pub fn lose_without_window(&mut self, events: u64) -> &mut Self {
+        self.header_u64(offset_of!(ProcessHeader, lost_without_window), events);
         self
     }
 

@@ -31,7 +31,7 @@ pub fn report_run(
     let Some(batch) = export_all(&directories, Some(settings.data_format), interruption, printer)? else {
         return Ok(ReportOutcome::Interrupted);
     };
-    for line in summary::of_run(&batch.reports, &run.output_dir) {
+    for line in summary::of_run(&batch, &run.output_dir) {
         printer.summary(&line);
     }
     let npu_seen = batch.reports.iter().any(|report| {
