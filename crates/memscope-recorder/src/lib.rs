@@ -22,6 +22,7 @@ mod config;
 pub mod control;
 pub mod device;
 mod files;
+mod keeper;
 pub mod kernel;
 mod lane;
 mod names;

@@ -10,9 +10,11 @@
 #[cfg_attr(target_arch = "aarch64", path = "arch/aarch64.rs")]
 mod arch;
 mod calls;
+mod sockets;
 
 pub use arch::{nr, syscall6};
 pub use calls::*;
+pub use sockets::*;
 
 /// A kernel error number, positive as in `errno.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
