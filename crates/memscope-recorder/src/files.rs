@@ -21,7 +21,16 @@ impl SpoolFile {
     /// Creates the file at `self.path`, which must not exist.
     pub(crate) fn create(&mut self, flags: usize) -> Result<(), Errno> {
         self.flags = flags;
-        let parked = park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?);
+        self.keep(park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?))
+    }
+
+    /// Takes a file that somebody else made and opened. It has no path here and cannot be opened again.
+    pub(crate) fn adopt(&mut self, descriptor: Fd) -> Result<(), Errno> {
+        self.path.truncate(0);
+        self.keep(park(descriptor))
+    }
+
+    fn keep(&mut self, parked: Fd) -> Result<(), Errno> {
         let id = sys::file_id(parked)?;
         self.device.store(id.device, Relaxed);
         self.inode.store(id.inode, Relaxed);

@@ -3,6 +3,7 @@ use crate::clock::{self, Calibration};
 use crate::config::{self, Config, Wanted};
 use crate::control;
 use crate::files::SpoolFile;
+use crate::keeper;
 use crate::kernel::Kernels;
 use crate::lane::Lane;
 use crate::names::Path;
@@ -13,6 +14,7 @@ use core::ffi::c_char;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use memscope_format::keeper::Reason;
 use memscope_format::layout::{
     self, ClockKind, EVENTS_FILE, PROCESS_HEADER_SIZE, ProcessHeader, SPOOL_DIRECTORY, StopReason, WINDOW_SIZE,
     WINDOWS_FILE, notes,
@@ -149,7 +151,8 @@ fn prepare_image() -> bool {
     let size = size_of::<Process>().next_multiple_of(4096);
     let Ok(page) = sys::map_anonymous(size) else { return false };
     // Without this a child would write into its parent's windows: rather record nothing (kernels before 4.14).
-    if sys::wipe_on_fork(page, size).is_err() {
+    if let Err(error) = sys::wipe_on_fork(page, size) {
+        keeper::tell_not_recorded(&config, Reason::OldKernel, error);
         return false;
     }
     if config.c_depth > 0 || config.python_depth > 0 {
@@ -194,15 +197,17 @@ unsafe fn start(process: *mut Process) -> Result<(), Errno> {
     let pid = sys::getpid();
     // SAFETY: zeroed memory is valid `Files`, and nobody else has a reference to them yet.
     let Files { windows, events } = unsafe { &mut *(*process).files.get() };
-    make_directories(config, pid, realtime_ns, &mut windows.path)?;
-    events.path.copy_from(&windows.path);
-    windows.path.push(b"/").push(WINDOWS_FILE.as_bytes());
-    windows.create(sys::O_RDWR)?;
-    events.path.push(b"/").push(EVENTS_FILE.as_bytes());
-    events.create(sys::O_WRONLY | sys::O_APPEND)?;
+    if let Err(error) = make_files(config, pid, realtime_ns, windows, events) {
+        // Another user, another root: the command that started the run can make them.
+        let (windows_file, events_file) = keeper::ask_for_files(config, error)?;
+        windows.adopt(windows_file)?;
+        events.adopt(events_file)?;
+    }
     let descriptor = windows.descriptor()?;
-    reserve(descriptor, 0, PROCESS_HEADER_SIZE)?;
-    let header = sys::map_file(descriptor, 0, PROCESS_HEADER_SIZE)?.cast::<ProcessHeader>();
+    let header = reserve(descriptor, 0, PROCESS_HEADER_SIZE)
+        .and_then(|()| sys::map_file(descriptor, 0, PROCESS_HEADER_SIZE))
+        .inspect_err(|error| keeper::tell_not_recorded(config, Reason::NoSpace, *error))?
+        .cast::<ProcessHeader>();
     // SAFETY: a fresh mapping of a page of zeroes, large enough for the header; only we know it. The magic goes last, so
     // that a half-made header is no header.
     unsafe {
@@ -236,6 +241,21 @@ unsafe fn start(process: *mut Process) -> Result<(), Errno> {
         (*process).header.store(page, Release);
     }
     Ok(())
+}
+
+fn make_files(
+    config: &Config,
+    pid: u32,
+    realtime_ns: u64,
+    windows: &mut SpoolFile,
+    events: &mut SpoolFile,
+) -> Result<(), Errno> {
+    make_directories(config, pid, realtime_ns, &mut windows.path)?;
+    events.path.copy_from(&windows.path);
+    windows.path.push(b"/").push(WINDOWS_FILE.as_bytes());
+    windows.create(sys::O_RDWR)?;
+    events.path.push(b"/").push(EVENTS_FILE.as_bytes());
+    events.create(sys::O_WRONLY | sys::O_APPEND)
 }
 
 /// `<output>/<brand>_<pid>_<local time>_ascend/spool`. The name must be new: `exec` gives the same process another
