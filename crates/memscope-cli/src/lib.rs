@@ -12,6 +12,7 @@ pub mod commands;
 pub mod device_usage;
 pub mod documents;
 pub mod environment;
+pub mod keeper;
 pub mod launch;
 pub mod libraries;
 pub mod options;

@@ -22,6 +22,7 @@ pub(crate) struct ProcessReport {
     pub(crate) pid: u32,
     /// When the recording began, since the epoch.
     pub(crate) start_ns: u64,
+    pub(crate) executable: String,
     pub(crate) command: String,
     pub(crate) life: Life,
     pub(crate) stacks_recorded: bool,
@@ -146,6 +147,7 @@ impl ProcessReport {
             run_id: info.run_id,
             pid: info.pid,
             start_ns: info.start_realtime_ns,
+            executable: info.executable.clone(),
             command: if info.command.is_empty() { info.executable.clone() } else { info.command.clone() },
             life: Life::of(info),
             stacks_recorded,

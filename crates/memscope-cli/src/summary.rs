@@ -1,8 +1,10 @@
 //! The summary after a run or an export, and `info`: lines of text about recorded processes.
 use crate::commands::Batch;
+use crate::keeper::Unrecorded;
 use crate::process_report::{Life, PoolReport, ProcessReport, Refusal, Site, device_label};
 use crate::quantity::{bytes, count, counted};
 use memscope_model::{Outcome, Pool};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// More processes than this are only counted; `info` lists all.
@@ -11,7 +13,8 @@ const PROCESSES_SHOWN: usize = 8;
 /// What was recorded, the largest process in detail, what is missing, and where the files are.
 pub(crate) fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
     let reports = &batch.reports;
-    let mut lines = vec![headline(reports, batch.failed)];
+    let unrecorded = without_recording(&batch.unrecorded, reports);
+    let mut lines = vec![headline(reports, batch.failed, unrecorded.len())];
     let mut by_peak: Vec<&ProcessReport> = reports.iter().collect();
     by_peak.sort_by_key(|report| std::cmp::Reverse(report.peak_bytes()));
     for report in by_peak.iter().take(PROCESSES_SHOWN) {
@@ -22,6 +25,7 @@ pub(crate) fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
         let smaller = counted(rest, "smaller process", "smaller processes");
         lines.push(format!("  and {smaller}; all are listed by: info {}", output.display()));
     }
+    lines.extend(unrecorded_lines(&unrecorded));
     if let Some(largest) = by_peak.first() {
         lines.extend(site_lines(largest));
     }
@@ -38,17 +42,58 @@ pub(crate) fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
 }
 
 /// Everything about each process.
-pub(crate) fn of_recording(reports: &[ProcessReport]) -> Vec<String> {
-    let mut lines = vec![headline(reports, 0)];
+pub(crate) fn of_recording(reports: &[ProcessReport], unrecorded: &[Unrecorded]) -> Vec<String> {
+    let unrecorded = without_recording(unrecorded, reports);
+    let mut lines = vec![headline(reports, 0, unrecorded.len())];
     for report in reports {
         lines.extend(process_lines(report));
         lines.push(format!("    {}", report.directory.display()));
         lines.extend(site_lines(report).into_iter().map(|line| format!("  {line}")));
     }
+    lines.extend(unrecorded_lines(&unrecorded));
     lines
 }
 
-fn headline(reports: &[ProcessReport], unexported: u64) -> String {
+/// A process may have been recorded in spite of what it looked like from outside.
+fn without_recording(unrecorded: &[Unrecorded], reports: &[ProcessReport]) -> Vec<Unrecorded> {
+    let recorded: HashSet<(u32, &str)> =
+        reports.iter().map(|report| (report.pid, report.executable.as_str())).collect();
+    let missing = unrecorded.iter().filter(|process| !recorded.contains(&(process.pid, process.executable.as_str())));
+    missing.cloned().collect()
+}
+
+/// Processes that run the same program and lack a recording for the same reason have one line.
+pub(crate) fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
+    let mut groups: Vec<(&Unrecorded, u64)> = Vec::new();
+    let mut places: HashMap<(&str, u32, &str), usize> = HashMap::new();
+    for process in unrecorded {
+        let program = if process.executable.is_empty() { &process.name } else { &process.executable };
+        let place = *places.entry((program, process.user, &process.reason)).or_insert_with(|| {
+            groups.push((process, 0));
+            groups.len() - 1
+        });
+        groups[place].1 += 1;
+    }
+    let mut lines: Vec<String> = groups
+        .iter()
+        .take(PROCESSES_SHOWN)
+        .map(|(process, number)| {
+            let more = match number - 1 {
+                0 => String::new(),
+                more => format!(" and {} of it", counted(more, "more process", "more processes")),
+            };
+            let Unrecorded { pid, user, name, reason, .. } = process;
+            format!("  process {pid} {}{more}: NOT RECORDED: {reason} (user {user})", shortened(name))
+        })
+        .collect();
+    if groups.len() > PROCESSES_SHOWN {
+        let rest: u64 = groups[PROCESSES_SHOWN..].iter().map(|(_, number)| number).sum();
+        lines.push(format!("  and {} NOT RECORDED", counted(rest, "more process", "more processes")));
+    }
+    lines
+}
+
+fn headline(reports: &[ProcessReport], unexported: u64, unrecorded: usize) -> String {
     let events = reports.iter().map(|report| report.outcome.events).sum();
     let lost: u64 = reports.iter().map(|report| report.outcome.lost_events).sum();
     let lost = if lost == 0 { "none lost".to_owned() } else { format!("{} LOST", count(lost)) };
@@ -57,7 +102,11 @@ fn headline(reports: &[ProcessReport], unexported: u64) -> String {
         0 => String::new(),
         number => format!("; {} could NOT be exported, see above", counted(number, "more process", "more processes")),
     };
-    format!("{processes} recorded: {}, {lost}{unexported}", counted(events, "event", "events"))
+    let unrecorded = match unrecorded {
+        0 => String::new(),
+        number => format!("; {} NOT RECORDED", counted(number as u64, "process", "processes")),
+    };
+    format!("{processes} recorded: {}, {lost}{unexported}{unrecorded}", counted(events, "event", "events"))
 }
 
 fn process_lines(report: &ProcessReport) -> Vec<String> {

@@ -304,3 +304,19 @@ fn a_reader_who_has_seen_enough_is_no_failure() {
     let output = Command::new(COMMAND).arg("man").stdout(writer).stderr(Stdio::piped()).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
+
+#[test]
+fn a_program_with_address_sanitizer_is_refused_unless_it_may_come_second() {
+    let place = Place::new();
+    let program = place.work().join("sanitized");
+    compile(&["-fsanitize=address"], "int main(void) { return 5; }\n", &program);
+    let output = place.run([program.as_os_str()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("AddressSanitizer"), "{told}");
+    assert_eq!(place.created(), std::slice::from_ref(&program));
+    // The user knows what he does.
+    let mut command = place.command([program.as_os_str()]);
+    let output = command.env("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0").output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
+}

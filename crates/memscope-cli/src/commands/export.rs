@@ -9,6 +9,7 @@ use memscope_symbols::Symbolizer;
 
 use crate::brand::Brand;
 use crate::device_usage::SampledProcess;
+use crate::keeper::{self, Unrecorded};
 use crate::printer::Printer;
 use crate::process_report::ProcessReport;
 use crate::settings::{DataFormat, ExportSettings};
@@ -23,7 +24,8 @@ pub(super) fn run(settings: &ExportSettings, printer: &Printer) -> anyhow::Resul
         anyhow::bail!("there is no recording in {}", quoted(&settings.directory));
     }
     match export_all(&directories, settings.data_format, &interruption, printer)? {
-        Some(batch) => {
+        Some(mut batch) => {
+            batch.unrecorded = keeper::read_all(&settings.directory);
             for line in summary::of_run(&batch, &settings.directory) {
                 printer.summary(&line);
             }
@@ -50,6 +52,8 @@ pub(crate) struct Batch {
     pub(crate) reports: Vec<ProcessReport>,
     /// Processes that could not be exported; the others were.
     pub(crate) failed: u64,
+    /// Processes of the same runs without a recording.
+    pub(crate) unrecorded: Vec<Unrecorded>,
 }
 
 /// Exports each process; `None` if the user asked to stop.
@@ -61,7 +65,7 @@ pub(super) fn export_all(
 ) -> anyhow::Result<Option<Batch>> {
     const STEPS: u64 = 1000;
     let bar = printer.progress("exporting", directories.len() as u64 * STEPS);
-    let mut batch = Batch { reports: Vec::new(), failed: 0 };
+    let mut batch = Batch { reports: Vec::new(), failed: 0, unrecorded: Vec::new() };
     let mut problems: Vec<String> = Vec::new();
     for (done, directory) in directories.iter().enumerate() {
         let mut progress = |fraction: f64| bar.set_position(done as u64 * STEPS + (fraction * STEPS as f64) as u64);

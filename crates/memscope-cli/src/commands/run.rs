@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::report::{ReportOutcome, report_run};
 use crate::device_usage::DeviceUsage;
+use crate::keeper::{Keeper, Run};
 use crate::launch::{Launch, RunRecord, StartError, end_like};
 use crate::libraries::Libraries;
 use crate::printer::Printer;
@@ -35,15 +36,21 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         return stop(&error, EXIT_USAGE);
     }
 
-    let run_id = new_run_id();
+    let (run_id, utc_offset) = (new_run_id(), utc_offset());
     let launch = Launch {
         program: &program,
         typed: &settings.program,
         arguments: &settings.arguments,
         preload: libraries.preload(std::env::var_os(environment::PRELOAD).as_deref()),
-        record: RecordConfig::of(settings, run_id, utc_offset()).encode(),
+        record: RecordConfig::of(settings, run_id, utc_offset).encode(),
     };
     let usage = DeviceUsage::start(settings, run_id, printer);
+    let run = Run { run_id, brand: settings.brand, utc_offset, output_dir: settings.output_dir.clone() };
+    let keeper = Keeper::start(run)
+        .inspect_err(|error| {
+            printer.note(&format_args!("processes of other users cannot be recorded in this run: {error}"));
+        })
+        .ok();
     let ended = match launch.run_to_end() {
         Ok(ended) => ended,
         Err(error) => {
@@ -52,6 +59,9 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         }
     };
     usage.end(printer);
+    if let Some(keeper) = keeper {
+        keeper.end();
+    }
 
     let run = RunRecord {
         run_id,
