@@ -22,7 +22,7 @@ pub(crate) struct ProcessReport {
     pub(crate) pid: u32,
     /// When the recording began, since the epoch.
     pub(crate) start_ns: u64,
-    pub(crate) executable: String,
+    pub(crate) executable: PathBuf,
     pub(crate) command: String,
     pub(crate) life: Life,
     pub(crate) stacks_recorded: bool,
@@ -115,7 +115,7 @@ impl Life {
 
 /// Whether the process number still stands for the recorded program.
 fn runs(info: &ProcessInfo) -> bool {
-    std::fs::read_link(format!("/proc/{}/exe", info.pid)).is_ok_and(|exe| exe == Path::new(&info.executable))
+    std::fs::read_link(format!("/proc/{}/exe", info.pid)).is_ok_and(|exe| exe == info.executable)
 }
 
 impl ProcessReport {
@@ -148,7 +148,7 @@ impl ProcessReport {
             pid: info.pid,
             start_ns: info.start_realtime_ns,
             executable: info.executable.clone(),
-            command: if info.command.is_empty() { info.executable.clone() } else { info.command.clone() },
+            command: if info.command.is_empty() { info.executable.display().to_string() } else { info.command.clone() },
             life: Life::of(info),
             stacks_recorded,
             notes: notes_of(info, depth("py") > 0),

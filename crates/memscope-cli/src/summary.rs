@@ -4,6 +4,7 @@ use crate::keeper::Unrecorded;
 use crate::process_report::{Life, PoolReport, ProcessReport, Refusal, Site, device_label};
 use crate::quantity::{bytes, count, counted};
 use memscope_model::{Outcome, Pool};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -56,9 +57,11 @@ pub(crate) fn of_recording(reports: &[ProcessReport], unrecorded: &[Unrecorded])
 
 /// A process may have been recorded in spite of what it looked like from outside.
 fn without_recording(unrecorded: &[Unrecorded], reports: &[ProcessReport]) -> Vec<Unrecorded> {
-    let recorded: HashSet<(u32, &str)> =
-        reports.iter().map(|report| (report.pid, report.executable.as_str())).collect();
-    let missing = unrecorded.iter().filter(|process| !recorded.contains(&(process.pid, process.executable.as_str())));
+    let recorded: HashSet<(u32, Cow<'_, str>)> =
+        reports.iter().map(|report| (report.pid, report.executable.to_string_lossy())).collect();
+    let missing = unrecorded
+        .iter()
+        .filter(|process| !recorded.contains(&(process.pid, Cow::Borrowed(process.executable.as_str()))));
     missing.cloned().collect()
 }
 
