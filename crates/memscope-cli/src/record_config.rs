@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use memscope_format::layout::CONFIG_CAPACITY;
 use thiserror::Error;
 
 use crate::brand::Brand;
@@ -87,6 +88,12 @@ impl RecordConfig {
             watch: settings.watch.as_ref().map(ToString::to_string).unwrap_or_default(),
             dir: settings.output_dir.clone(),
         }
+    }
+
+    /// The longest directory with which the whole still fits into what a recorder reads.
+    pub fn longest_dir(&self) -> usize {
+        let others = self.encode().len() - self.dir.as_os_str().len();
+        CONFIG_CAPACITY.saturating_sub(others)
     }
 
     pub fn encode(&self) -> OsString {

@@ -25,6 +25,8 @@ pub(crate) fn fill_in(reports: &mut [ProcessReport]) {
         });
         let until_ns = later.map(|(_, _, start_ns)| *start_ns).min().unwrap_or(u64::MAX);
         let log = log.as_ref();
-        report.resident_bytes = log.and_then(|log| log.most(HOST_PEAK, report.pid, report.start_ns, until_ns));
+        let most = log.and_then(|log| log.most(HOST_PEAK, report.pid, report.start_ns, until_ns));
+        // Ended between two samples: that it holds nothing any more is all that is known.
+        report.resident_bytes = most.filter(|bytes| *bytes > 0);
     }
 }

@@ -16,6 +16,7 @@ pub(crate) fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
     let reports = &batch.reports;
     let unrecorded = without_recording(&batch.unrecorded, reports);
     let mut lines = vec![headline(reports, batch.failed, unrecorded.len())];
+    lines.extend(nothing_chosen(reports).map(str::to_owned));
     let mut by_peak: Vec<&ProcessReport> = reports.iter().collect();
     by_peak.sort_by_key(|report| std::cmp::Reverse(report.peak_bytes()));
     for report in by_peak.iter().take(PROCESSES_SHOWN) {
@@ -46,6 +47,7 @@ pub(crate) fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
 pub(crate) fn of_recording(reports: &[ProcessReport], unrecorded: &[Unrecorded]) -> Vec<String> {
     let unrecorded = without_recording(unrecorded, reports);
     let mut lines = vec![headline(reports, 0, unrecorded.len())];
+    lines.extend(nothing_chosen(reports).map(str::to_owned));
     for report in reports {
         lines.extend(process_lines(report));
         lines.push(format!("    {}", report.directory.display()));
@@ -96,8 +98,15 @@ pub(crate) fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
     lines
 }
 
+/// Why nothing is shown, once, if that holds for all; a script that only starts the program marks no steps.
+fn nothing_chosen(reports: &[ProcessReport]) -> Option<&str> {
+    let mut reasons = reports.iter().map(|report| report.outcome.nothing_chosen.as_deref());
+    let first = reasons.next()??;
+    reasons.all(|reason| reason.is_some()).then_some(first)
+}
+
 fn headline(reports: &[ProcessReport], unexported: u64, unrecorded: usize) -> String {
-    let events = reports.iter().map(|report| report.outcome.events).sum();
+    let events = counted_events(reports.iter().map(|report| &report.outcome));
     let lost: u64 = reports.iter().map(|report| report.outcome.lost_events).sum();
     let lost = if lost == 0 { "none lost".to_owned() } else { format!("{} LOST", count(lost)) };
     let processes = counted(reports.len() as u64, "process", "processes");
@@ -109,15 +118,31 @@ fn headline(reports: &[ProcessReport], unexported: u64, unrecorded: usize) -> St
         0 => String::new(),
         number => format!("; {} NOT RECORDED", counted(number as u64, "process", "processes")),
     };
-    format!("{processes} recorded: {}, {lost}{unexported}{unrecorded}", counted(events, "event", "events"))
+    format!("{processes} recorded: {events}, {lost}{unexported}{unrecorded}")
+}
+
+/// Where the user chose a part of the time, how many events are of it.
+fn counted_events<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> String {
+    let (mut all, mut chosen, mut choice) = (0, 0, false);
+    for outcome in outcomes {
+        all += outcome.events;
+        chosen += outcome.chosen_events;
+        choice |= outcome.chosen_events < outcome.events;
+    }
+    let events = counted(all, "event", "events");
+    match (choice, chosen) {
+        (false, _) => events,
+        (true, 0) => format!("{events}, none of them in the time asked for"),
+        (true, chosen) => format!("{events}, {} of them in the time asked for", count(chosen)),
+    }
 }
 
 fn process_lines(report: &ProcessReport) -> Vec<String> {
-    let events = counted(report.outcome.events, "event", "events");
+    let events = counted_events(std::iter::once(&report.outcome));
     let mut lines =
         vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.life.describe())];
     lines.extend(
-        report.pools.iter().map(|pool| format!("    {}{}", pool_line(pool, report.life), beside(pool, report))),
+        shown_pools(report).map(|pool| format!("    {}{}", pool_line(pool, report.life), beside(pool, report))),
     );
     lines.extend(kernel_line(report).map(|line| format!("    {line}")));
     lines.extend(report.refusals.iter().map(|refusal| format!("    {}", refusal_line(refusal))));
@@ -127,6 +152,11 @@ fn process_lines(report: &ProcessReport) -> Vec<String> {
     }
     lines.extend(shortcomings(report).into_iter().map(|line| format!("    {line}")));
     lines
+}
+
+/// None if nothing of the process lies in the time the user chose.
+fn shown_pools(report: &ProcessReport) -> impl Iterator<Item = &PoolReport> {
+    report.pools.iter().filter(|_| report.outcome.nothing_chosen.is_none())
 }
 
 fn kernel_line(report: &ProcessReport) -> Option<String> {
@@ -228,7 +258,7 @@ fn site_lines(report: &ProcessReport) -> Vec<String> {
         return if report.peak_bytes() > 0 { vec![line.to_owned()] } else { Vec::new() };
     }
     let mut lines = Vec::new();
-    for pool in &report.pools {
+    for pool in shown_pools(report) {
         let of = |what: &str| format!("{what} of process {}, {}:", report.pid, pool.label());
         lines.push(of("at the peak"));
         lines.extend(pool.at_peak.iter().map(|site| site_line(site, pool.peak_bytes)));

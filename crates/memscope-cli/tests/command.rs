@@ -320,3 +320,19 @@ fn a_program_with_address_sanitizer_is_refused_unless_it_may_come_second() {
     let output = command.env("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0").output().unwrap();
     assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn an_output_directory_too_long_to_be_told_is_refused_before_the_program_starts() {
+    let place = Place::new();
+    let deep = |length: usize| format!("{}{}", place.work().display(), "/d".repeat(length / 2));
+    let output = place.run([format!("--output={}", deep(3900)), "touch".to_owned(), "started".to_owned()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let most: usize = told.split(" are the most").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(told.contains("its path has 3") && (1000..1536).contains(&most), "{told}");
+    assert_eq!(place.created(), Vec::<PathBuf>::new());
+    // One as long as it may be.
+    let longest = format!("{:d<most$}", deep(most - place.work().as_os_str().len() - 3) + "/");
+    assert_eq!(longest.len(), most);
+    assert!(place.run([format!("--output={longest}"), "true".to_owned()]).status.success());
+}

@@ -154,3 +154,46 @@ fn lost_events_have_the_reason_that_was_recorded() {
         "7 events were not recorded: the size limit of the recording was reached"
     );
 }
+
+#[test]
+fn a_deferred_run_shows_nothing_of_the_time_before_start() {
+    let deferred = |spool: &mut SpoolBuilder| {
+        spool.config("c=0;py=0;cpu=1;mode=1;steps=;dir=/tmp");
+        let lane = spool.lane(31);
+        // 90 MiB that are gone when tracing begins.
+        spool.alloc(lane, 1, 0x5000, 90 << 20, 0).free(lane, 2, 0x5000, 0).alloc(lane, 3, 0x5000, 1 << 20, 0);
+        lane
+    };
+    let never = info(recorded(|spool| drop(deferred(spool))).path());
+    assert!(!never.contains("peak") && !never.contains("90.0 MiB"), "{never}");
+    assert_eq!(never.matches("never called start()").count(), 1, "{never}");
+    assert!(never.contains("1 process recorded: 3 events, none of them in the time asked for, none lost"), "{never}");
+    let started = info(
+        recorded(|spool| {
+            let lane = deferred(spool);
+            spool.system(lane, 1_000_000_000, SystemKind::StartTrace, 0).alloc(lane, 2_000_000_000, 0x9000, 2 << 20, 0);
+        })
+        .path(),
+    );
+    assert!(started.contains("cpu HOST: peak 3.0 MiB after 2.000 s"), "{started}");
+    assert!(started.contains("4 events, 1 of them in the time asked for"), "{started}");
+}
+
+#[test]
+fn steps_that_were_asked_for_and_never_seen_are_told_in_one_line() {
+    let root = recorded(|spool| {
+        spool.config("c=0;py=0;cpu=1;mode=0;steps=1+3;dir=/tmp");
+        let lane = spool.lane(31);
+        spool.alloc(lane, 1, 0x5000, 64, 0);
+    });
+    let mut second = SpoolBuilder::new();
+    second.process(32, 1).config("c=0;py=0;cpu=1;mode=0;steps=1+3;dir=/tmp");
+    let lane = second.lane(32);
+    second.alloc(lane, 1, 0x5000, 64, 0);
+    second.write(&root.path().join("msmemscope_32_20251203091122_ascend")).unwrap();
+    let text = info(root.path());
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("no step was seen")).collect();
+    let expected = "no step was seen, and --steps=1,3 shows nothing else: a step is an mstx range \"step start\", or ends \
+                    with a call of step()";
+    assert_eq!(told, [expected], "{text}");
+}

@@ -30,6 +30,8 @@ pub struct Outcome {
     pub lost_without_window: u64,
     /// Records of types this version does not know.
     pub unknown_records: u64,
+    /// Why no event was chosen, if the user chose a time (steps, or between `start` and `stop`) that never came.
+    pub nothing_chosen: Option<String>,
     /// What the recording says and cannot be used, one sentence each.
     pub problems: Vec<String>,
     /// Allocations the driver refused, the first ones.

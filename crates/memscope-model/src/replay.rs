@@ -596,7 +596,7 @@ impl<'p> Replay<'p> {
         let taken = self.spool.process().profiling_taken();
         outcome.problems.extend(kernels::problems(&self.kernels, &self.log_totals, taken));
         if delivery.events > 0 && !self.interrupted {
-            outcome.problems.extend(delivery.gate.never_open());
+            outcome.nothing_chosen = delivery.gate.never_open();
         }
         outcome.out_of_memory = self.out_of_memory;
         outcome.refusals = self.refusals;

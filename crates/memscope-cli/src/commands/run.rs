@@ -32,17 +32,21 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         Ok(libraries) => libraries,
         Err(error) => return stop(&error, EXIT_FAILURE),
     };
+    let (run_id, utc_offset) = (new_run_id(), utc_offset());
+    let record = RecordConfig::of(settings, run_id, utc_offset);
+    if let Err(error) = output_dir::check_length(&settings.output_dir, record.longest_dir()) {
+        return stop(&error, EXIT_USAGE);
+    }
     if let Err(error) = output_dir::prepare(&settings.output_dir) {
         return stop(&error, EXIT_USAGE);
     }
 
-    let (run_id, utc_offset) = (new_run_id(), utc_offset());
     let launch = Launch {
         program: &program,
         typed: &settings.program,
         arguments: &settings.arguments,
         preload: libraries.preload(std::env::var_os(environment::PRELOAD).as_deref()),
-        record: RecordConfig::of(settings, run_id, utc_offset).encode(),
+        record: record.encode(),
     };
     let usage = DeviceUsage::start(settings, run_id, printer);
     let run = Run { run_id, brand: settings.brand, utc_offset, output_dir: settings.output_dir.clone() };
