@@ -17,6 +17,7 @@ pub mod launch;
 pub mod libraries;
 pub mod options;
 pub mod output_dir;
+mod own_allocator;
 pub mod printer;
 mod process_report;
 pub mod program;

@@ -1,5 +1,6 @@
 //! What one recorded process came to, ready to be printed.
 use crate::call_site::CallSites;
+use crate::own_allocator;
 use memscope_analysis::{PoolTally, StackUsage, Usage};
 use memscope_model::{
     Device, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId, header_notes,
@@ -142,6 +143,10 @@ impl ProcessReport {
         pools.sort_by_key(|pool| (pool.device, pool.pool));
         let refused = outcome.out_of_memory.iter().take(REFUSALS);
         let refusals = refused.map(|refused| refusal(refused, info, stacks_recorded, &mut sites)).collect();
+        let mut notes = notes_of(info, depth("py") > 0);
+        if process.config("cpu") == Some("1") {
+            notes.extend(own_allocator::note(&info.executable, &outcome));
+        }
         ProcessReport {
             directory: directory.to_owned(),
             run_id: info.run_id,
@@ -151,7 +156,7 @@ impl ProcessReport {
             command: if info.command.is_empty() { info.executable.display().to_string() } else { info.command.clone() },
             life: Life::of(info),
             stacks_recorded,
-            notes: notes_of(info, depth("py") > 0),
+            notes,
             outcome,
             resident_bytes: None,
             pools,

@@ -188,8 +188,10 @@ fn beside(pool: &PoolReport, report: &ProcessReport) -> String {
         return String::new();
     }
     let resident = report.resident_bytes.map_or(String::new(), |most| format!("; resident at most {}", bytes(most)));
+    // Guard pages are no news.
+    const WORTH_TELLING: u64 = 1 << 20;
     let reserved = match report.outcome.peak_reserved_space {
-        0 => String::new(),
+        0..WORTH_TELLING => String::new(),
         most => format!("; at most {} of address space reserved and not usable", bytes(most)),
     };
     format!("{resident}{reserved}")

@@ -40,6 +40,9 @@ pub(crate) struct Books {
     pub(crate) reserved: AddressRanges,
     host: PoolUsage,
     host_events: bool,
+    /// Its two parts.
+    pub(crate) of_heap: Share,
+    pub(crate) of_mappings: Share,
     pub(crate) devices: DeviceBooks,
     pub(crate) counts: Counts,
 }
@@ -78,6 +81,14 @@ impl Counts {
     }
 }
 
+/// What one kind of block holds of the host's memory.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Share {
+    pub(crate) allocations: u64,
+    bytes: u64,
+    pub(crate) peak_bytes: u64,
+}
+
 /// Frees remembered, each at a place given by its address.
 const LAST_FREES: usize = 1024;
 
@@ -104,6 +115,8 @@ impl Books {
             reserved: AddressRanges::default(),
             host: PoolUsage::new(Device::Cpu, Pool::Host),
             host_events: false,
+            of_heap: Share::default(),
+            of_mappings: Share::default(),
             devices: DeviceBooks::default(),
             counts: Counts::default(),
         }
@@ -392,6 +405,11 @@ impl Books {
     }
 
     #[inline(always)]
+    fn share(&mut self, origin: Origin) -> &mut Share {
+        if origin == Origin::Heap { &mut self.of_heap } else { &mut self.of_mappings }
+    }
+
+    #[inline(always)]
     fn emit_malloc(
         &mut self,
         now: Moment,
@@ -402,6 +420,10 @@ impl Books {
         emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.host.add(live.size, now.time_ns);
+        let share = self.share(origin);
+        share.allocations += 1;
+        share.bytes += live.size;
+        share.peak_bytes = share.peak_bytes.max(share.bytes);
         self.host_events = true;
         self.counts.mallocs += 1;
         emit(&mut MemoryEvent {
@@ -436,6 +458,7 @@ impl Books {
         emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.host.remove(live.size);
+        self.share(origin).bytes -= live.size;
         self.counts.frees += 1;
         emit(&mut MemoryEvent {
             id: self.counts.next_id(),

@@ -48,6 +48,11 @@ pub struct Outcome {
     /// Times of the first and the last event, 0 if there is none.
     pub first_time_ns: u64,
     pub last_time_ns: u64,
+    /// Calls of the malloc family that made a block, and the most bytes such blocks held.
+    pub heap_allocations: u64,
+    pub peak_heap_bytes: u64,
+    /// The most bytes that usable mappings held.
+    pub peak_mapped_bytes: u64,
     /// Address space of the host that was mapped without access, at the end and at most: not part of any pool.
     pub reserved_space: u64,
     pub peak_reserved_space: u64,

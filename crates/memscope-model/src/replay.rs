@@ -607,6 +607,8 @@ impl<'p> Replay<'p> {
         outcome.interrupted = self.interrupted;
         outcome.first_time_ns = delivery.first_time_ns;
         outcome.last_time_ns = delivery.last_time_ns;
+        (outcome.heap_allocations, outcome.peak_heap_bytes) = (books.of_heap.allocations, books.of_heap.peak_bytes);
+        outcome.peak_mapped_bytes = books.of_mappings.peak_bytes;
         (outcome.reserved_space, outcome.peak_reserved_space) = books.reserved.bytes();
         outcome.pools = books.pools();
         outcome.live = books.live_after(BlockId(0));
