@@ -11,6 +11,10 @@ int main(void) {
     const size_t MIB = 1 << 20, GIB = 1 << 30;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS;
     CHECK(malloc(900001));
+    /* Of no interest as long as nothing is reserved. */
+    char *code = mmap(0, MIB, RW, flags, -1, 0);
+    CHECK(code != MAP_FAILED && mprotect(code, MIB, PROT_READ | PROT_EXEC) == 0 && mprotect(code, MIB, RW) == 0);
+    CHECK(munmap(code, MIB) == 0);
     /* As Java and Go take a heap: far more than the machine has. */
     char *heap = mmap(0, 4096 * GIB, PROT_NONE, flags | MAP_NORESERVE, -1, 0);
     CHECK(heap != MAP_FAILED);

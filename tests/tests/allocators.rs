@@ -85,11 +85,14 @@ fn reserved_address_space_is_kept_apart_from_usable_memory() {
     let recording = run("reservations.c");
     let process = recording.only().assert_sound();
     let events = process.passage(900_001, 900_002);
-    let EventKind::HostMap { address: heap, .. } = events[0] else { panic!("{events:?}") };
+    let EventKind::HostMap { address: code, .. } = events[0] else { panic!("{events:?}") };
+    let EventKind::HostMap { address: heap, .. } = events[2] else { panic!("{events:?}") };
     let (none, read_write) = (Protection::NONE, Protection::READ_WRITE);
     let reserved = Protection(Protection::NO_RESERVE);
     let protect = |address, size, protection| EventKind::HostProtect { address, size, protection };
     let expected = [
+        EventKind::HostMap { address: code, size: MIB, protection: read_write },
+        EventKind::HostUnmap { address: code, size: MIB },
         EventKind::HostMap { address: heap, size: 4096 * GIB, protection: reserved },
         protect(heap + GIB, 3 * MIB, read_write),
         EventKind::HostMap { address: heap + 2 * GIB, size: 5 * MIB, protection: read_write },

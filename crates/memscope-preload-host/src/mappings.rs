@@ -2,6 +2,7 @@
 use crate::originals::{Function, Original, find};
 use crate::recording::Call;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, PROT_EXEC, PROT_READ, PROT_WRITE, off_t};
 
 type Pointer = *mut c_void;
@@ -51,6 +52,9 @@ unsafe fn map(function: Function, arguments: Arguments, stack: usize, frame: usi
         && mapped != MAP_FAILED
     {
         if flags & MAP_ANONYMOUS != 0 {
+            if access(protection) == 0 {
+                RESERVED.store(true, Relaxed);
+            }
             let no_reserve = if flags & MAP_NORESERVE != 0 { NO_RESERVE } else { 0 };
             call.mapped(mapped as usize, whole_pages(length), access(protection) | no_reserve);
         } else if flags & MAP_FIXED != 0 {
@@ -114,7 +118,7 @@ pub(crate) unsafe extern "C" fn mprotect(
     let Original::At(original) = find(Function::Mprotect) else { return FAILED };
     // SAFETY: the address is that of the C function of this name, which has this type.
     let original: unsafe extern "C" fn(Pointer, usize, c_int) -> c_int = unsafe { core::mem::transmute(original) };
-    let call = Call::enter(stack, frame);
+    let call = if may_matter(protection) { Call::enter(stack, frame) } else { None };
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { original(address, length, protection) };
     protected(call, answer, address, length, protection);
@@ -138,11 +142,23 @@ pub(crate) unsafe extern "C" fn pkey_mprotect(
     // SAFETY: the address is that of the C function of this name, which has this type.
     let original: unsafe extern "C" fn(Pointer, usize, c_int, c_int) -> c_int =
         unsafe { core::mem::transmute(original) };
-    let call = Call::enter(stack, frame);
+    let call = if may_matter(protection) { Call::enter(stack, frame) } else { None };
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { original(address, length, protection, key) };
     protected(call, answer, address, length, protection);
     answer
+}
+
+/// Whether this process ever had address space without access. Most never do, and their calls of `mprotect` cost nothing.
+/// Relaxed is enough: who gives access to a range has learnt of it from who reserved it.
+static RESERVED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a new protection can change what is usable: it takes access away, or there may be something to give it to.
+fn may_matter(protection: c_int) -> bool {
+    if access(protection) == 0 {
+        RESERVED.store(true, Relaxed);
+    }
+    RESERVED.load(Relaxed)
 }
 
 /// Told after the call, because one that failed changed nothing. Whether it changes what is usable is found out later: it
