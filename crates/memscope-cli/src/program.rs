@@ -7,9 +7,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use object::elf::{DT_NEEDED, DT_SONAME, DT_STRSZ, DT_STRTAB, DynamicTag, FileHeader64, PT_INTERP, PT_LOAD};
+use object::elf::{DT_SONAME, FileHeader64, PT_INTERP};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
-use object::{Endianness, FileKind, ReadCache, StringTable};
+use object::{Endianness, FileKind, ReadCache};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use thiserror::Error;
 
@@ -22,9 +22,8 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 const MAX_INTERPRETERS: usize = 4;
 /// As much of a `#!` line as the kernel reads.
 const SHEBANG_BYTES: u64 = 256;
-/// In the name of its loader, and in that of a library.
+/// In the name of its loader.
 const MUSL: &[u8] = b"ld-musl";
-const SANITIZER: &[u8] = b"libasan.so";
 const SET_UID: u32 = 0o4000;
 const SET_GID_AND_EXECUTE: u32 = 0o2010;
 
@@ -83,11 +82,6 @@ pub enum Refusal {
     Capabilities,
     #[error("it is statically linked, so there is no loader to load the recording library; link it without -static")]
     Static,
-    #[error(
-        "it is built with AddressSanitizer, which ends a program into which any library is loaded before its own; build \
-         it without -fsanitize=address, or set ASAN_OPTIONS=verify_asan_link_order=0"
-    )]
-    AddressSanitizer,
     #[error("it uses the C library musl, and the recording library needs glibc; build it for glibc")]
     Musl,
     #[error("it is a 32-bit program and the recording library is 64-bit; build it for 64 bits")]
@@ -189,7 +183,7 @@ fn inspect(path: &Path, identity: Identity, interpreters_left: usize) -> Result<
         let text = !start.contains(&0);
         return Ok(if text { ProgramKind::ShellText } else { ProgramKind::Executable });
     }
-    match elf_refusal(file).filter(|refusal| *refusal != Refusal::AddressSanitizer || sanitizer_minds()) {
+    match elf_refusal(file) {
         Some(refusal) => Err(refused(refusal)),
         None => Ok(ProgramKind::Executable),
     }
@@ -200,14 +194,6 @@ pub fn refusal_of(executable: &Path, identity: Identity) -> Option<Refusal> {
     let file = File::open(executable).ok()?;
     let metadata = file.metadata().ok()?;
     privileges_change(&Privileges::of(executable, &metadata), identity).or_else(|| elf_refusal(file))
-}
-
-/// Whether AddressSanitizer insists on being the first library.
-fn sanitizer_minds() -> bool {
-    let options = std::env::var_os("ASAN_OPTIONS").unwrap_or_default();
-    !options.as_bytes().split(|byte| matches!(byte, b':' | b',' | b' ')).any(|option| {
-        matches!(option, b"verify_asan_link_order=0" | b"verify_asan_link_order=false" | b"verify_asan_link_order=no")
-    })
 }
 
 fn interpreter_of(start: &[u8]) -> Option<PathBuf> {
@@ -259,30 +245,20 @@ fn elf_refusal(file: File) -> Option<Refusal> {
     let header = FileHeader64::<Endianness>::parse(&data).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, &data).ok()?;
-    let entries = || segments.iter().filter_map(|segment| segment.dynamic(endian, &data).ok().flatten()).flatten();
     if let Some(interpreter) = segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP) {
         let name = interpreter.data(endian, &data).unwrap_or_default();
         if name.windows(MUSL.len()).any(|window| window == MUSL) {
             return Some(Refusal::Musl);
         }
-        // Names of libraries are offsets into a table, whose place is an address of the running program.
-        let value_of =
-            |tag: DynamicTag| entries().find(|entry| entry.d_tag(endian) == tag).map(|entry| entry.d_val(endian));
-        let (table, size) = (value_of(DT_STRTAB)?, value_of(DT_STRSZ)?);
-        let loaded = segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD);
-        let place = loaded.filter_map(|segment| {
-            let within = table.checked_sub(segment.p_vaddr(endian))?;
-            (within < segment.p_filesz(endian)).then(|| segment.p_offset(endian) + within)
-        });
-        let start = place.last()?;
-        let names = StringTable::new(&data, start, start.checked_add(size)?);
-        let needed = entries().filter(|entry| entry.d_tag(endian) == DT_NEEDED);
-        let mut needed = needed.filter_map(|entry| names.get(u32::try_from(entry.d_val(endian)).ok()?).ok());
-        return needed.any(|name| name.starts_with(SANITIZER)).then_some(Refusal::AddressSanitizer);
+        return None;
     }
     // The loader itself can be started as a program (`ld.so prog`), has no interpreter and honours LD_PRELOAD; unlike a
     // static program it has a shared-object name.
-    let named = entries().any(|entry| entry.d_tag(endian) == DT_SONAME);
+    let named = segments
+        .iter()
+        .filter_map(|segment| segment.dynamic(endian, &data).ok().flatten())
+        .flatten()
+        .any(|entry| entry.d_tag(endian) == DT_SONAME);
     (!named).then_some(Refusal::Static)
 }
 

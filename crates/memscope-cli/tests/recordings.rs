@@ -164,7 +164,7 @@ fn a_deferred_run_shows_nothing_of_the_time_before_start() {
         spool.alloc(lane, 1, 0x5000, 90 << 20, 0).free(lane, 2, 0x5000, 0).alloc(lane, 3, 0x5000, 1 << 20, 0);
         lane
     };
-    let never = info(recorded(|spool| drop(deferred(spool))).path());
+    let never = info(recorded(|spool| _ = deferred(spool)).path());
     assert!(!never.contains("peak") && !never.contains("90.0 MiB"), "{never}");
     assert_eq!(never.matches("never called start()").count(), 1, "{never}");
     assert!(never.contains("1 process recorded: 3 events, none of them in the time asked for, none lost"), "{never}");
