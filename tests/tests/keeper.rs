@@ -1,8 +1,10 @@
 //! The command beside its program: files for processes that cannot make theirs, and a word on those without a recording.
-use memscope_tests::{Recording, Workshop, command, finish, is_root};
+use memscope_tests::{Recording, Workshop, command, finish, is_root, library, python};
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -22,7 +24,7 @@ fn summary(output: &Output) -> String {
 fn output_directory(workshop: &Workshop) -> std::path::PathBuf {
     let output = workshop.path("output");
     fs::DirBuilder::new().create(&output).unwrap();
-    fs::set_permissions(&output, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    fs::set_permissions(&output, Permissions::from_mode(0o700)).unwrap();
     output
 }
 
@@ -105,4 +107,50 @@ fn ordinary_children_are_not_said_to_be_missing() {
     let script = format!("for i in 1 2 3; do {} > /dev/null; done; (true); sh -c true", program.display());
     let run = run(&output, &[OsStr::new("sh"), OsStr::new("-c"), OsStr::new(&script)]);
     assert!(run.status.success() && !summary(&run).contains("NOT RECORDED"), "{}", summary(&run));
+}
+
+#[test]
+fn a_set_uid_child_is_named_by_a_command_that_may_not_look_at_it() {
+    const NOBODY: u32 = 65534;
+    assert!(is_root(), "only root can make a program that gains rights: run this test as root");
+    let workshop = Workshop::new();
+    let program = workshop.compile("waits_for_note.c");
+    fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    let output = output_directory(&workshop);
+    chown(&output, Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = command();
+    command.uid(NOBODY).gid(NOBODY).current_dir("/").arg("--device=cpu").arg("-o").arg(&output);
+    command.args(["--", "sh", "-c", "\"$0\" \"$1\""]).arg(&program).arg(&output);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = finish(command.spawn().expect("the command can be started"));
+    let text = summary(&run);
+    assert!(run.status.success(), "{text}");
+    let told =
+        text.lines().find(|line| line.contains("waits_for_note: NOT RECORDED")).unwrap_or_else(|| panic!("{text}"));
+    assert!(told.contains("the loader ignores LD_PRELOAD") && told.ends_with("(user 0)"), "{text}");
+}
+
+#[test]
+fn a_hundred_processes_of_another_user_at_once_are_all_recorded() {
+    assert!(is_root(), "only root can become another user: run this test as root");
+    const SCRIPT: &str = "for i in $(seq 100); do ls / > /dev/null & done; wait";
+    let workshop = Workshop::new();
+    let output = output_directory(&workshop);
+    let words = ["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", SCRIPT].map(OsStr::new);
+    let run = run(&output, &words);
+    assert!(run.status.success() && !summary(&run).contains("NOT RECORDED"), "{}", summary(&run));
+    assert_eq!(Recording::open(&output, run).of("ls").len(), 100);
+}
+
+#[test]
+fn a_keeper_that_says_nothing_holds_nobody_up() {
+    let workshop = Workshop::new();
+    let program = workshop.compile("heap_calls.c");
+    let libraries = [library("libascend_kernel_hook.so"), library("libmsmemscope_host.so")];
+    let libraries = libraries.map(|path| path.display().to_string()).join(":");
+    let mut command = python();
+    command.arg(workshop.script("silent_keeper.py")).arg(libraries).arg(&program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = finish(command.spawn().expect("python3 can be started"));
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "asked 0\n", "{run:?}");
 }

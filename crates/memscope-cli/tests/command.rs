@@ -336,3 +336,14 @@ fn an_output_directory_too_long_to_be_told_is_refused_before_the_program_starts(
     assert_eq!(longest.len(), most);
     assert!(place.run([format!("--output={longest}"), "true".to_owned()]).status.success());
 }
+
+#[test]
+fn a_program_for_another_c_library_is_refused() {
+    let place = Place::new();
+    let program = place.work().join("foreign");
+    compile(&["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"], "int main(void) { return 0; }\n", &program);
+    let output = place.run([program.as_os_str()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("it uses the C library musl"), "{told}");
+}

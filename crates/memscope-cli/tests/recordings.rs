@@ -197,3 +197,17 @@ fn steps_that_were_asked_for_and_never_seen_are_told_in_one_line() {
                     with a call of step()";
     assert_eq!(told, [expected], "{text}");
 }
+
+#[test]
+fn a_process_that_could_not_be_exported_is_counted_in_the_summary() {
+    let root = recorded(|spool| {
+        let lane = spool.lane(31);
+        spool.alloc(lane, 1, 0x5000, 64, 0);
+    });
+    // Where the directory of the rows should be.
+    std::fs::write(root.path().join("msmemscope_31_20251203091122_ascend/device_cpu"), "").unwrap();
+    let output = run("export", root.path());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{told}");
+    assert!(told.contains("0 processes recorded: 0 events, none lost; 1 more process could NOT be exported"), "{told}");
+}

@@ -2,12 +2,15 @@
 //!
 //! One packet each way over a sequenced-packet socket with an abstract name ([`socket_name`]): a [`Request`] of
 //! [`REQUEST_SIZE`] bytes, and a [`Reply`] of [`REPLY_SIZE`] bytes that brings the descriptors of `windows.spool` and
-//! `events.spool` if its error is 0. All integers little-endian.
+//! `events.spool` if its error is 0. Before it there may be any number of replies [`IN_PROGRESS`]. All integers little-endian.
 
 pub const REQUEST_SIZE: usize = 24;
 pub const REPLY_SIZE: usize = 8;
 /// Descriptors with a reply: `windows.spool` for reading and writing, `events.spool` for appending.
 pub const DESCRIPTORS: usize = 2;
+
+/// The error of a reply that says no more than that the keeper is alive and at it.
+pub const IN_PROGRESS: i32 = 115;
 
 const REQUEST_MAGIC: u32 = u32::from_le_bytes(*b"msmq");
 const REPLY_MAGIC: u32 = u32::from_le_bytes(*b"msma");

@@ -1,12 +1,16 @@
 //! The command that started the run, asked for help: it makes the files of a process that may not (another user, another
 //! root directory), and is told of one that cannot be recorded.
 //!
-//! Every wait has an end: a keeper that is stopped, or gone, costs [`PATIENCE_MS`] at most, once in a process's life.
+//! Every wait has an end: a keeper that is stopped, or gone, costs [`SILENCE_MS`] at most, once in a process's life; one that
+//! is busy with hundreds of processes says so, and is waited for longer.
 use crate::config::Config;
-use memscope_format::keeper::{DESCRIPTORS, REPLY_SIZE, Reason, Reply, Request, Wish, socket_name};
+use memscope_format::keeper::{DESCRIPTORS, IN_PROGRESS, REPLY_SIZE, Reason, Reply, Request, Wish, socket_name};
 use memscope_sys::{self as sys, Errno, Fd, clock_ns};
 
-const PATIENCE_MS: u64 = 1000;
+/// Without a sign of life.
+const SILENCE_MS: u64 = 1500;
+/// In all.
+const PATIENCE_MS: u64 = 20_000;
 
 /// Has the keeper make the files: `windows.spool` and `events.spool`. `errno` is what the process met itself.
 #[cold]
@@ -47,7 +51,7 @@ fn converse_over(
     files: &mut [Option<Fd>; DESCRIPTORS],
 ) -> Result<(), Errno> {
     let deadline = clock_ns(sys::Clock::Monotonic) + PATIENCE_MS * 1_000_000;
-    sys::limit_waits(socket, PATIENCE_MS)?;
+    sys::limit_waits(socket, SILENCE_MS)?;
     again(deadline, || sys::connect_abstract(socket, &socket_name(config.run_id)))?;
     // When the command has ended, its name is free for anybody, who would get a recording that is not theirs.
     if sys::peer_user(socket)? != owner {
@@ -55,11 +59,14 @@ fn converse_over(
     }
     again(deadline, || sys::send(socket, &request.encode()))?;
     let mut reply = [0; REPLY_SIZE];
-    let length = again(deadline, || sys::receive(socket, &mut reply, files))?;
-    match reply.get(..length).and_then(Reply::decode) {
-        Some(Reply { errno: 0 }) => Ok(()),
-        Some(Reply { errno }) => Err(Errno(errno)),
-        None => Err(Errno::EINVAL),
+    loop {
+        let length = again(deadline, || sys::receive(socket, &mut reply, files))?;
+        match reply.get(..length).and_then(Reply::decode) {
+            Some(Reply { errno: 0 }) => return Ok(()),
+            Some(Reply { errno: IN_PROGRESS }) if clock_ns(sys::Clock::Monotonic) < deadline => {}
+            Some(Reply { errno }) => return Err(Errno(errno)),
+            None => return Err(Errno::EINVAL),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use super::report::{ReportOutcome, report_run};
 use crate::device_usage::DeviceUsage;
@@ -64,7 +65,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
     };
     usage.end(printer);
     if let Some(keeper) = keeper {
-        keeper.end();
+        keeper.end(PATIENCE);
     }
 
     let run = RunRecord {
@@ -87,6 +88,9 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
     }
     Ok(end_like(ended.status))
 }
+
+/// How long the user waits, after the program's end, for the keeper.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The standard library seeds each of its hashers at random, which is all an id needs; 0 means "no run".
 fn new_run_id() -> u64 {

@@ -7,7 +7,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
+use super::note;
 use super::unrecorded::{Unrecorded, UnrecordedLog};
 use crate::environment;
 use crate::libraries::RECORDER;
@@ -47,7 +49,7 @@ impl Descendants {
     }
 
     /// One look at all processes there are; each costs a name in a listing, those of the run a link more.
-    pub(super) fn look(&mut self, log: &mut UnrecordedLog) {
+    pub(super) fn look(&mut self, log: &Mutex<UnrecordedLog>) {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let alive: HashSet<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         self.family.retain(|pid, _| alive.contains(pid));
@@ -73,7 +75,7 @@ impl Descendants {
             if let Some(process) =
                 look_at(*pid, member, self.own_executable.as_deref(), self.identity, &mut self.programs)
             {
-                log.note(process);
+                note(log, process);
             }
         }
     }

@@ -1,14 +1,18 @@
-//! The run's keeper: a thread that lives as long as the program. It makes the files of processes that cannot make their
+//! The run's keeper: threads that live as long as the program. It makes the files of processes that cannot make their
 //! own (another user, another root directory), and notes which processes are not recorded, and why.
 mod descendants;
 mod process_files;
 mod requests;
 mod unrecorded;
 
+use std::convert::Infallible;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,51 +39,76 @@ pub struct Run {
 
 #[derive(Debug)]
 pub struct Keeper {
-    /// Closing it asks the thread to end.
+    /// Closing it asks the threads to end.
     running: UnixStream,
-    thread: JoinHandle<()>,
+    /// Closed when the threads have ended.
+    end: Receiver<Infallible>,
 }
 
 impl Keeper {
     /// Call before the program is started, so that its first process finds the keeper.
     pub fn start(run: Run) -> io::Result<Keeper> {
-        let requests = Requests::listen(&run)?;
-        let log = UnrecordedLog::new(&run.output_dir, run.run_id);
+        let (requests, to_do) = Requests::listen(&run)?;
+        let log = Arc::new(Mutex::new(UnrecordedLog::new(&run.output_dir, run.run_id)));
         let (running, asked_to_end) = UnixStream::pair()?;
-        let thread =
-            thread::Builder::new().name("keeper".to_owned()).spawn(move || keep(requests, log, &asked_to_end))?;
-        Ok(Keeper { running, thread })
+        let (until_end, end) = mpsc::channel();
+        let (ends_too, looker_log, looker_until_end) = (asked_to_end.try_clone()?, Arc::clone(&log), until_end.clone());
+        requests::start_workers(&run, to_do, &log, &until_end)?;
+        // Threads of their own: a process that asks must not wait for a disk, nor for a look at all the others.
+        thread::Builder::new().name("keeper".to_owned()).spawn(move || {
+            serve(requests, &asked_to_end);
+            drop(until_end);
+        })?;
+        thread::Builder::new().name("keeper look".to_owned()).spawn(move || {
+            look(&looker_log, &ends_too);
+            drop(looker_until_end);
+        })?;
+        Ok(Keeper { running, end })
     }
 
-    /// Call when the program has ended; afterwards what was noted can be read.
-    pub fn end(self) {
+    /// Call when the program has ended; afterwards what was noted can be read. A process that hangs in the kernel can hold up
+    /// whoever looks at it: the threads are left alone after `patience`.
+    pub fn end(self, patience: Duration) {
         drop(self.running);
-        // A panic there has been printed, and costs the notes only.
-        let _ = self.thread.join();
+        let _ = self.end.recv_timeout(patience);
     }
 }
 
-fn keep(mut requests: Requests, mut log: UnrecordedLog, asked_to_end: &UnixStream) {
-    let interval = Timespec { tv_sec: 0, tv_nsec: i64::from(INTERVAL.subsec_nanos()) };
-    let mut descendants = Descendants::of_this_process();
-    let mut looked = std::time::Instant::now();
+fn serve(mut requests: Requests, asked_to_end: &UnixStream) {
+    requests::prefer_this_thread();
     loop {
-        let ended = {
-            let mut waits = vec![PollFd::new(asked_to_end, PollFlags::IN)];
-            waits.extend(requests.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            match poll(&mut waits, Some(&interval)) {
-                Ok(_) => !waits[0].revents().is_empty(),
-                Err(rustix::io::Errno::INTR) => false,
-                Err(_) => true,
-            }
-        };
-        requests.serve(&mut log);
-        if looked.elapsed() >= INTERVAL || ended {
-            descendants.look(&mut log);
-            looked = std::time::Instant::now();
-        }
+        let ended = wait_for(asked_to_end, requests.descriptors());
+        requests.serve();
         if ended {
             return;
         }
     }
+}
+
+fn look(log: &Mutex<UnrecordedLog>, asked_to_end: &UnixStream) {
+    let mut descendants = Descendants::of_this_process();
+    loop {
+        let ended = wait_for(asked_to_end, std::iter::empty());
+        descendants.look(log);
+        if ended {
+            return;
+        }
+    }
+}
+
+/// Waits for one of the descriptors, an interval at most; tells whether the end has come.
+fn wait_for<'d>(asked_to_end: &'d UnixStream, descriptors: impl Iterator<Item = BorrowedFd<'d>>) -> bool {
+    let interval = Timespec { tv_sec: 0, tv_nsec: i64::from(INTERVAL.subsec_nanos()) };
+    let mut waits = vec![PollFd::new(asked_to_end, PollFlags::IN)];
+    waits.extend(descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)));
+    match poll(&mut waits, Some(&interval)) {
+        Ok(_) => !waits[0].revents().is_empty(),
+        Err(rustix::io::Errno::INTR) => false,
+        Err(_) => true,
+    }
+}
+
+/// A thread that panicked with the log in its hands has left whole lines.
+fn note(log: &Mutex<UnrecordedLog>, process: Unrecorded) {
+    log.lock().unwrap_or_else(PoisonError::into_inner).note(process);
 }

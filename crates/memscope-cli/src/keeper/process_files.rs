@@ -2,14 +2,23 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
 
 use jiff::tz::{Offset, TimeZone};
 use memscope_format::layout::{EVENTS_FILE, SPOOL_DIRECTORY, WINDOWS_FILE};
 
 use super::Run;
 
-/// As the recorder makes them: `windows.spool` for reading and writing, `events.spool` for appending.
-pub(super) fn create(run: &Run, pid: u32) -> io::Result<(File, File)> {
+pub(super) struct ProcessFiles {
+    pub(super) directory: PathBuf,
+    /// For reading and writing.
+    pub(super) windows: File,
+    /// For appending.
+    pub(super) events: File,
+}
+
+/// As the recorder makes them.
+pub(super) fn create(run: &Run, pid: u32) -> io::Result<ProcessFiles> {
     const MOST_IMAGES_AHEAD: i64 = 1000;
     let zone = TimeZone::fixed(Offset::from_seconds(run.utc_offset).unwrap_or(Offset::UTC));
     let now = jiff::Timestamp::now();
@@ -37,7 +46,7 @@ pub(super) fn create(run: &Run, pid: u32) -> io::Result<(File, File)> {
         };
         let windows = new_file().read(true).write(true).open(spool.join(WINDOWS_FILE))?;
         let events = new_file().append(true).open(spool.join(EVENTS_FILE))?;
-        return Ok((windows, events));
+        return Ok(ProcessFiles { directory, windows, events });
     }
     Err(io::Error::from(io::ErrorKind::AlreadyExists))
 }
