@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -77,7 +77,7 @@ impl Keeper {
 fn serve(mut requests: Requests, asked_to_end: &UnixStream) {
     requests::prefer_this_thread();
     loop {
-        let ended = wait_for(asked_to_end, requests.descriptors());
+        let ended = wait_for(asked_to_end, requests.descriptors(), INTERVAL);
         requests.serve();
         if ended {
             return;
@@ -86,22 +86,31 @@ fn serve(mut requests: Requests, asked_to_end: &UnixStream) {
 }
 
 fn look(log: &Mutex<UnrecordedLog>, asked_to_end: &UnixStream) {
+    // A machine with thousands of processes is looked at less often: at most this part of a processor is for looking.
+    const SHARE: u32 = 50;
     let mut descendants = Descendants::of_this_process();
+    let mut pause = INTERVAL;
     loop {
-        let ended = wait_for(asked_to_end, std::iter::empty());
+        let ended = wait_for(asked_to_end, std::iter::empty(), pause);
+        let began = Instant::now();
         descendants.look(log);
+        pause = INTERVAL.max(began.elapsed() * SHARE);
         if ended {
             return;
         }
     }
 }
 
-/// Waits for one of the descriptors, an interval at most; tells whether the end has come.
-fn wait_for<'d>(asked_to_end: &'d UnixStream, descriptors: impl Iterator<Item = BorrowedFd<'d>>) -> bool {
-    let interval = Timespec { tv_sec: 0, tv_nsec: i64::from(INTERVAL.subsec_nanos()) };
+/// Waits for one of the descriptors, for a time at most; tells whether the end has come.
+fn wait_for<'d>(
+    asked_to_end: &'d UnixStream,
+    descriptors: impl Iterator<Item = BorrowedFd<'d>>,
+    at_most: Duration,
+) -> bool {
+    let at_most = Timespec { tv_sec: at_most.as_secs().cast_signed(), tv_nsec: i64::from(at_most.subsec_nanos()) };
     let mut waits = vec![PollFd::new(asked_to_end, PollFlags::IN)];
     waits.extend(descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)));
-    match poll(&mut waits, Some(&interval)) {
+    match poll(&mut waits, Some(&at_most)) {
         Ok(_) => !waits[0].revents().is_empty(),
         Err(rustix::io::Errno::INTR) => false,
         Err(_) => true,
