@@ -90,9 +90,9 @@ impl RecordConfig {
         }
     }
 
-    /// The longest directory with which the whole still fits into what a recorder reads.
+    /// The longest directory with which the whole still fits into what a recorder reads, whatever the run id.
     pub fn longest_dir(&self) -> usize {
-        let others = self.encode().len() - self.dir.as_os_str().len();
+        let others = Self { run: u64::MAX, dir: PathBuf::new(), ..self.clone() }.encode().len();
         CONFIG_CAPACITY.saturating_sub(others)
     }
 
