@@ -15,5 +15,5 @@ mod workshop;
 
 pub use recorded::{Read, Recorded, Recording, read_events};
 pub use recorder::Recorder;
-pub use stage::library;
+pub use stage::{command, library};
 pub use workshop::{Workshop, finish, is_root, python, random};

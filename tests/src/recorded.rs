@@ -77,7 +77,7 @@ impl Recording {
 
     /// The processes running an executable of this name.
     pub fn of(&self, executable: &str) -> Vec<&Recorded> {
-        let named = |process: &&Recorded| Path::new(&process.info.executable).file_name() == Some(executable.as_ref());
+        let named = |process: &&Recorded| process.info.executable.file_name() == Some(executable.as_ref());
         self.processes.iter().filter(named).collect()
     }
 
@@ -191,11 +191,13 @@ impl Recorded {
         let names = functions.entry(stack).or_insert_with(|| {
             let mut names = Vec::new();
             for (path, build_id, offset) in self.native_frames(stack) {
-                let frames = symbolizer.c_frames(Path::new(&path), &build_id, offset);
+                let frames = symbolizer.c_frames(&path, &build_id, offset);
                 if frames.is_empty() {
-                    names.push(path.clone());
+                    names.push(path.display().to_string());
                 }
-                names.extend(frames.iter().map(|frame| frame.function.clone().unwrap_or_else(|| path.clone())));
+                names.extend(
+                    frames.iter().map(|frame| frame.function.clone().unwrap_or_else(|| path.display().to_string())),
+                );
             }
             names
         });
@@ -203,14 +205,14 @@ impl Recorded {
     }
 
     /// Module path, build id and address in the module's file of each native frame, innermost first.
-    pub fn native_frames(&self, stack: StackId) -> Vec<(String, Vec<u8>, u64)> {
+    pub fn native_frames(&self, stack: StackId) -> Vec<(PathBuf, Vec<u8>, u64)> {
         let stacks = self.model.stacks();
         let frames = stacks.c_frames(stack).map(|frame| match frame {
             Frame::C { module, offset } => {
                 let module = stacks.module(module);
                 (module.path.clone(), module.build_id.clone(), offset)
             }
-            Frame::Unknown { address } => ("?".to_owned(), Vec::new(), address),
+            Frame::Unknown { address } => (PathBuf::from("?"), Vec::new(), address),
             Frame::Python { .. } => panic!("a Python frame among the native ones"),
         });
         frames.collect()

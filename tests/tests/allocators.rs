@@ -1,5 +1,6 @@
 //! The wrapped functions: every answer, every caller, other allocators.
 use memscope_format::decode::EventKind;
+use memscope_format::record::Protection;
 use memscope_model::{Action, Origin};
 use memscope_tests::{Recorded, Recording, Workshop};
 use std::path::{Path, PathBuf};
@@ -52,7 +53,8 @@ fn mappings_are_recorded_as_they_are_made_cut_covered_and_moved() {
     let EventKind::HostMap { address: grows, .. } = events[5] else { panic!("{events:?}") };
     let EventKind::HostRemap { new: grown, .. } = events[6] else { panic!("{events:?}") };
     let EventKind::HostMap { address: place, .. } = events[7] else { panic!("{events:?}") };
-    let map = |address, pages| EventKind::HostMap { address, size: pages * PAGE };
+    let protection = Protection::READ_WRITE;
+    let map = |address, pages| EventKind::HostMap { address, size: pages * PAGE, protection };
     let unmap = |address, pages| EventKind::HostUnmap { address, size: pages * PAGE };
     let expected = [
         map(area, 37),
@@ -74,6 +76,43 @@ fn mappings_are_recorded_as_they_are_made_cut_covered_and_moved() {
         inside.map(|block| block.size / PAGE).sum::<u64>()
     };
     assert_eq!((alive(area, 37), alive(grown, 53), alive(place, 61)), (37 - 4 - 1 - 2, 52, 61));
+}
+
+#[test]
+fn reserved_address_space_is_kept_apart_from_usable_memory() {
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+    let recording = run("reservations.c");
+    let process = recording.only().assert_sound();
+    let events = process.passage(900_001, 900_002);
+    let EventKind::HostMap { address: code, .. } = events[0] else { panic!("{events:?}") };
+    let EventKind::HostMap { address: heap, .. } = events[2] else { panic!("{events:?}") };
+    let (none, read_write) = (Protection::NONE, Protection::READ_WRITE);
+    let reserved = Protection(Protection::NO_RESERVE);
+    let protect = |address, size, protection| EventKind::HostProtect { address, size, protection };
+    let expected = [
+        EventKind::HostMap { address: code, size: MIB, protection: read_write },
+        EventKind::HostUnmap { address: code, size: MIB },
+        EventKind::HostMap { address: heap, size: 4096 * GIB, protection: reserved },
+        protect(heap + GIB, 3 * MIB, read_write),
+        EventKind::HostMap { address: heap + 2 * GIB, size: 5 * MIB, protection: read_write },
+        protect(heap + GIB, 3 * MIB, Protection(Protection::READ)),
+        protect(heap + GIB, 3 * MIB, read_write),
+        protect(heap + GIB + MIB, MIB, none),
+        EventKind::HostMap { address: heap + 2 * GIB, size: MIB, protection: reserved },
+    ];
+    assert_eq!(events, expected);
+    let mut usable: Vec<(u64, u64)> = process
+        .outcome
+        .live_blocks()
+        .filter(|block| (heap..heap + 4096 * GIB).contains(&block.address))
+        .map(|block| (block.address - heap, block.size / MIB))
+        .collect();
+    usable.sort_unstable();
+    assert_eq!(usable, [(GIB, 1), (GIB + 2 * MIB, 1), (2 * GIB + MIB, 4), (3 * GIB, 7)]);
+    assert_eq!(process.outcome.peak_reserved_space, 4096 * GIB);
+    let peak = process.outcome.pools[0].peak_bytes;
+    assert!((13 * MIB..16 * MIB).contains(&peak), "{peak}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Who holds the memory: at the peak, and at the end.
-use memscope_model::{Action, BlockId, Device, MemoryEvent, Pool, StackId};
+use memscope_model::{Action, BlockId, Device, MemoryEvent, Pool, Selection, StackId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
@@ -161,7 +161,8 @@ impl PoolTally {
         }
         self.live_bytes += event.size;
         self.live_blocks += 1;
-        if self.live_bytes > self.peak_bytes {
+        // Blocks are followed all the time; what is shown is the time the user chose.
+        if self.live_bytes > self.peak_bytes && event.selection == Selection::Chosen {
             self.peak_bytes = self.live_bytes;
             self.peak_blocks = self.live_blocks;
             self.peak_time_ns = event.time_ns;
@@ -217,7 +218,7 @@ impl PoolTally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memscope_model::{Origin, Selection};
+    use memscope_model::Origin;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -289,6 +290,18 @@ mod tests {
 
     fn by_stack(usage: &[StackUsage]) -> BTreeMap<StackId, (u64, u64)> {
         usage.iter().map(|usage| (usage.stack, (usage.bytes, usage.blocks))).collect()
+    }
+
+    #[test]
+    fn the_peak_is_of_the_chosen_time() {
+        let mut events = events(&[(1, false, 50, 1), (1, false, 30, 2), (1, true, 0, 0), (1, false, 10, 3)]);
+        for event in &mut events[..3] {
+            event.selection = Selection::NotChosen;
+        }
+        let mut usage = Usage::new();
+        events.iter().for_each(|event| usage.feed(event));
+        let tally = usage.pool(Device::Cpu, Pool::Host).unwrap();
+        assert_eq!((tally.peak_bytes, tally.peak_time_ns, tally.live_bytes), (60, events[3].time_ns, 60));
     }
 
     proptest! {

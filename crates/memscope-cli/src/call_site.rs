@@ -1,7 +1,7 @@
 //! A stack as one line a person can act on: the line of code that asked for the memory, and who called it.
 use memscope_model::{Frame, StackId, Stacks};
 use memscope_symbols::{Symbolizer, python_line, render_python};
-use std::path::Path;
+use std::ffi::OsStr;
 
 /// How many frames a line names.
 const SHOWN: usize = 3;
@@ -66,8 +66,8 @@ impl CallSites<'_> {
             return false;
         };
         let module = self.stacks.module(module);
-        let file_name = module.path.rsplit('/').next().unwrap_or("?");
-        let frames = self.symbolizer.c_frames(Path::new(&module.path), &module.build_id, offset);
+        let file_name = module.path.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();
+        let frames = self.symbolizer.c_frames(&module.path, &module.build_id, offset);
         if frames.is_empty() {
             shown.push(format!("{file_name}+{offset:#x}"));
             return false;

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct DeviceUsage {
     devices: Option<Sampler>,
-    /// What the processes use of the host's memory: rows of pinned memory tell it.
+    /// What the processes use of the host's memory: the summary and rows of pinned memory tell it.
     host: Option<Sampler>,
 }
 
@@ -26,15 +26,16 @@ impl DeviceUsage {
     /// Call when the output directory is there.
     pub fn start(settings: &Settings, run_id: u64, printer: &Printer) -> DeviceUsage {
         let npu = settings.devices.npu;
-        if npu == NpuSelection::None {
-            return DeviceUsage { devices: None, host: None };
-        }
         let started = |sampler: io::Result<Sampler>, what: &str| {
             sampler.inspect_err(|error| printer.info(&format_args!("{what}: {error}"))).ok()
         };
-        let devices = Sampler::start(settings.output_dir.clone(), run_id, move |device| selects(npu, device));
+        let devices = (npu != NpuSelection::None)
+            .then(|| Sampler::start(settings.output_dir.clone(), run_id, move |device| selects(npu, device)));
         let host = Sampler::start_host(settings.output_dir.clone(), run_id);
-        DeviceUsage { devices: started(devices, NOT_SAMPLED), host: started(host, HOST_NOT_SAMPLED) }
+        DeviceUsage {
+            devices: devices.and_then(|devices| started(devices, NOT_SAMPLED)),
+            host: started(host, HOST_NOT_SAMPLED),
+        }
     }
 
     /// Call when the program has ended, before the export. A machine without NPUs is nothing to warn of.

@@ -8,3 +8,5 @@ pub const RECORD: &str = "MSMEMSCOPE_RECORD";
 pub const PRELOAD: &str = "LD_PRELOAD";
 /// Read: where programs are searched.
 pub const PATH: &str = "PATH";
+/// Read and set for the program: AddressSanitizer is told that libraries come before its own.
+pub const SANITIZER: &str = "ASAN_OPTIONS";

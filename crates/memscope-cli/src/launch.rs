@@ -1,5 +1,6 @@
 //! Starts the program with the recording libraries, waits for it, and lets its end be ours.
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -74,8 +75,26 @@ impl Launch<'_> {
         };
         command.args(self.arguments);
         command.env(environment::PRELOAD, &self.preload).env(environment::RECORD, &self.record);
+        if let Some(options) = sanitizer_options(std::env::var_os(environment::SANITIZER)) {
+            command.env(environment::SANITIZER, options);
+        }
         command
     }
+}
+
+/// Programs built with gcc's AddressSanitizer end at once if any library was loaded before its own, and work well with ours if
+/// they are told not to look. `None` if the user has an opinion on that.
+fn sanitizer_options(own: Option<OsString>) -> Option<OsString> {
+    const KEY: &[u8] = b"verify_asan_link_order";
+    let mut options = own.unwrap_or_default();
+    if options.as_bytes().windows(KEY.len()).any(|window| window == KEY) {
+        return None;
+    }
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push("verify_asan_link_order=0");
+    Some(options)
 }
 
 /// The program was found, and yet did not start.

@@ -19,6 +19,17 @@ pub struct OutputDirError {
     reason: String,
 }
 
+/// A recorder is told its directory in a string of limited length, and would not start with a longer one.
+pub fn check_length(directory: &Path, longest: usize) -> Result<(), OutputDirError> {
+    let length = directory.as_os_str().len();
+    if length <= longest {
+        return Ok(());
+    }
+    let start: String = directory.to_string_lossy().chars().take(40).collect();
+    let reason = format!("its path has {length} bytes, and {longest} are the most");
+    Err(OutputDirError { directory: format!("'{start}…'"), reason })
+}
+
 /// `directory` is absolute.
 pub fn prepare(directory: &Path) -> Result<(), OutputDirError> {
     let unusable = |reason: String| OutputDirError { directory: quoted(directory), reason };

@@ -1,7 +1,10 @@
 //! What one recorded process came to, ready to be printed.
 use crate::call_site::CallSites;
+use crate::own_allocator;
 use memscope_analysis::{PoolTally, StackUsage, Usage};
-use memscope_model::{Device, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId};
+use memscope_model::{
+    Device, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId, header_notes,
+};
 use memscope_symbols::Symbolizer;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,12 +19,18 @@ const REFUSALS: usize = 3;
 #[derive(Debug)]
 pub(crate) struct ProcessReport {
     pub(crate) directory: PathBuf,
+    pub(crate) run_id: u64,
     pub(crate) pid: u32,
+    /// When the recording began, since the epoch.
+    pub(crate) start_ns: u64,
+    pub(crate) executable: PathBuf,
     pub(crate) command: String,
     pub(crate) life: Life,
     pub(crate) stacks_recorded: bool,
     pub(crate) notes: Vec<String>,
     pub(crate) outcome: Outcome,
+    /// The most the process had in memory, as far as it was sampled.
+    pub(crate) resident_bytes: Option<u64>,
     pub(crate) pools: Vec<PoolReport>,
     /// The first allocations the driver refused.
     pub(crate) refusals: Vec<Refusal>,
@@ -107,7 +116,7 @@ impl Life {
 
 /// Whether the process number still stands for the recorded program.
 fn runs(info: &ProcessInfo) -> bool {
-    std::fs::read_link(format!("/proc/{}/exe", info.pid)).is_ok_and(|exe| exe == Path::new(&info.executable))
+    std::fs::read_link(format!("/proc/{}/exe", info.pid)).is_ok_and(|exe| exe == info.executable)
 }
 
 impl ProcessReport {
@@ -134,14 +143,22 @@ impl ProcessReport {
         pools.sort_by_key(|pool| (pool.device, pool.pool));
         let refused = outcome.out_of_memory.iter().take(REFUSALS);
         let refusals = refused.map(|refused| refusal(refused, info, stacks_recorded, &mut sites)).collect();
+        let mut notes = notes_of(info, depth("py") > 0);
+        if process.config("cpu") == Some("1") {
+            notes.extend(own_allocator::note(&info.executable, &outcome));
+        }
         ProcessReport {
             directory: directory.to_owned(),
+            run_id: info.run_id,
             pid: info.pid,
-            command: if info.command.is_empty() { info.executable.clone() } else { info.command.clone() },
+            start_ns: info.start_realtime_ns,
+            executable: info.executable.clone(),
+            command: if info.command.is_empty() { info.executable.display().to_string() } else { info.command.clone() },
             life: Life::of(info),
             stacks_recorded,
-            notes: notes(info, depth("py") > 0),
+            notes,
             outcome,
+            resident_bytes: None,
             pools,
             refusals,
             files: Vec::new(),
@@ -214,28 +231,28 @@ fn by_place(usages: Vec<StackUsage>, shown: usize, sites: &mut CallSites<'_>) ->
     places
 }
 
-/// What the recording could not see.
-fn notes(info: &ProcessInfo, python_wanted: bool) -> Vec<String> {
-    let mut notes = Vec::new();
+/// What the recording could not see, by the bits of the process header.
+const NOTES: [(u32, &str); 2] = [
+    (
+        header_notes::PROFILING_TAKEN,
+        "another profiler holds the profiling callbacks: kernel launches have no names, stream or task ids and no device \
+         times",
+    ),
+    (
+        header_notes::TASK_LOG_REFUSED,
+        "the driver's task log could not be started (another profiler may have it): kernels of that device have no \
+         device times",
+    ),
+];
+
+fn notes_of(info: &ProcessInfo, python_wanted: bool) -> Vec<String> {
     let (major, minor) = (info.python_version >> 8, info.python_version & 0xff);
-    if python_wanted && info.python_unknown() {
-        notes.push(format!(
+    // The one that names a version.
+    let python = (python_wanted && info.python_unknown()).then(|| {
+        format!(
             "Python {major}.{minor} is not one whose frames this version can read (3.9 to 3.14 are): no Python stacks"
-        ));
-    }
-    if info.profiling_taken() {
-        notes.push(
-            "another profiler holds the profiling callbacks: kernel launches have no names, stream or task ids and no \
-             device times"
-                .to_owned(),
-        );
-    }
-    if info.task_log_refused() {
-        notes.push(
-            "the driver's task log could not be started (another profiler may have it): kernels of that device have no \
-             device times"
-                .to_owned(),
-        );
-    }
-    notes
+        )
+    });
+    let told = NOTES.iter().filter(|(bit, _)| info.notes & bit != 0).map(|(_, sentence)| (*sentence).to_owned());
+    python.into_iter().chain(told).collect()
 }

@@ -22,6 +22,8 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 const MAX_INTERPRETERS: usize = 4;
 /// As much of a `#!` line as the kernel reads.
 const SHEBANG_BYTES: u64 = 256;
+/// In the name of its loader.
+const MUSL: &[u8] = b"ld-musl";
 const SET_UID: u32 = 0o4000;
 const SET_GID_AND_EXECUTE: u32 = 0o2010;
 
@@ -80,6 +82,8 @@ pub enum Refusal {
     Capabilities,
     #[error("it is statically linked, so there is no loader to load the recording library; link it without -static")]
     Static,
+    #[error("it uses the C library musl, and the recording library needs glibc; build it for glibc")]
+    Musl,
     #[error("it is a 32-bit program and the recording library is 64-bit; build it for 64 bits")]
     Bits32,
 }
@@ -185,6 +189,13 @@ fn inspect(path: &Path, identity: Identity, interpreters_left: usize) -> Result<
     }
 }
 
+/// Why a running program cannot hold the recording library, by its executable alone.
+pub fn refusal_of(executable: &Path, identity: Identity) -> Option<Refusal> {
+    let file = File::open(executable).ok()?;
+    let metadata = file.metadata().ok()?;
+    privileges_change(&Privileges::of(executable, &metadata), identity).or_else(|| elf_refusal(file))
+}
+
 fn interpreter_of(start: &[u8]) -> Option<PathBuf> {
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii_start();
     let interpreter = line.split(|byte| matches!(byte, b' ' | b'\t')).next()?;
@@ -234,7 +245,11 @@ fn elf_refusal(file: File) -> Option<Refusal> {
     let header = FileHeader64::<Endianness>::parse(&data).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, &data).ok()?;
-    if segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP) {
+    if let Some(interpreter) = segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP) {
+        let name = interpreter.data(endian, &data).unwrap_or_default();
+        if name.windows(MUSL.len()).any(|window| window == MUSL) {
+            return Some(Refusal::Musl);
+        }
         return None;
     }
     // The loader itself can be started as a program (`ld.so prog`), has no interpreter and honours LD_PRELOAD; unlike a

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use memscope_format::layout::CONFIG_CAPACITY;
 use thiserror::Error;
 
 use crate::brand::Brand;
@@ -18,6 +19,8 @@ const VERSION: u64 = 1;
 pub struct RecordConfig {
     /// Shared by all processes of a run.
     pub run: u64,
+    /// The user who runs the command; processes of other users ask it for files.
+    pub owner: u32,
     pub brand: Brand,
     /// Seconds east of Greenwich, for the local times in file names.
     pub utc_offset: i32,
@@ -64,6 +67,7 @@ impl RecordConfig {
         let depth = |depth: Option<std::num::NonZeroU16>| depth.map_or(0, std::num::NonZeroU16::get);
         Self {
             run,
+            owner: rustix::process::getuid().as_raw(),
             brand: settings.brand,
             utc_offset,
             ticks_per_second: 0,
@@ -86,12 +90,19 @@ impl RecordConfig {
         }
     }
 
+    /// The longest directory with which the whole still fits into what a recorder reads, whatever the run id.
+    pub fn longest_dir(&self) -> usize {
+        let others = Self { run: u64::MAX, dir: PathBuf::new(), ..self.clone() }.encode().len();
+        CONFIG_CAPACITY.saturating_sub(others)
+    }
+
     pub fn encode(&self) -> OsString {
         let steps: Vec<String> = self.steps.iter().map(u32::to_string).collect();
         let text = format!(
-            "v={VERSION};run={};brand={};utc={};hz={};c={};py={};cpu={};npu={:x};level={};events={};dump={};\
+            "v={VERSION};run={};owner={};brand={};utc={};hz={};c={};py={};cpu={};npu={:x};level={};events={};dump={};\
              analysis={};oomk={};mode={};steps={};max={};format={};log={};watch={};dir=",
             self.run,
+            self.owner,
             self.brand.name(),
             self.utc_offset,
             self.ticks_per_second,
@@ -143,6 +154,7 @@ impl RecordConfig {
         };
         Ok(Self {
             run: fields.number("run")?,
+            owner: fields.number("owner")?,
             brand: Brand::from_name(fields.text("brand")?).ok_or(RecordConfigError::Bad("brand"))?,
             utc_offset: fields.number("utc")?,
             ticks_per_second: fields.number("hz")?,
@@ -230,6 +242,7 @@ mod tests {
     fn sample() -> RecordConfig {
         RecordConfig {
             run: u64::MAX,
+            owner: 1000,
             brand: Brand::MsMemScope,
             utc_offset: -12_600,
             ticks_per_second: 0,
@@ -256,7 +269,7 @@ mod tests {
     fn the_string_is_what_the_recorder_expects() {
         assert_eq!(
             sample().encode(),
-            "v=1;run=18446744073709551615;brand=msmemscope;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;level=3;\
+            "v=1;run=18446744073709551615;owner=1000;brand=msmemscope;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;level=3;\
              events=15;dump=7;analysis=9;oomk=10;mode=1;steps=1+4294967295+3;max=2147483648;format=1;log=3;\
              watch=op%3B0%2525:1,op1,full-content;dir=/tmp/a b"
         );

@@ -304,3 +304,46 @@ fn a_reader_who_has_seen_enough_is_no_failure() {
     let output = Command::new(COMMAND).arg("man").stdout(writer).stderr(Stdio::piped()).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
+
+#[test]
+fn address_sanitizer_is_told_that_libraries_come_before_it_unless_the_user_says_something_about_it() {
+    let place = Place::new();
+    let options = |own: Option<&str>| {
+        let mut command = place.command(["sh", "-c", "echo $ASAN_OPTIONS"]);
+        match own {
+            Some(own) => command.env("ASAN_OPTIONS", own),
+            None => command.env_remove("ASAN_OPTIONS"),
+        };
+        String::from_utf8(command.output().unwrap().stdout).unwrap().trim_end().to_owned()
+    };
+    assert_eq!(options(None), "verify_asan_link_order=0");
+    assert_eq!(options(Some("detect_leaks=0")), "detect_leaks=0:verify_asan_link_order=0");
+    assert_eq!(options(Some("verify_asan_link_order=1")), "verify_asan_link_order=1");
+}
+
+#[test]
+fn an_output_directory_too_long_to_be_told_is_refused_before_the_program_starts() {
+    let place = Place::new();
+    let deep = |length: usize| format!("{}{}", place.work().display(), "/d".repeat(length / 2));
+    let output = place.run([format!("--output={}", deep(3900)), "touch".to_owned(), "started".to_owned()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let most: usize = told.split(" are the most").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(told.contains("its path has 3") && (1000..1536).contains(&most), "{told}");
+    assert_eq!(place.created(), Vec::<PathBuf>::new());
+    // One as long as it may be.
+    let longest = format!("{:d<most$}", deep(most - place.work().as_os_str().len() - 3) + "/");
+    assert_eq!(longest.len(), most);
+    assert!(place.run([format!("--output={longest}"), "true".to_owned()]).status.success());
+}
+
+#[test]
+fn a_program_for_another_c_library_is_refused() {
+    let place = Place::new();
+    let program = place.work().join("foreign");
+    compile(&["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"], "int main(void) { return 0; }\n", &program);
+    let output = place.run([program.as_os_str()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("it uses the C library musl"), "{told}");
+}

@@ -1,5 +1,6 @@
 //! What the command tells of recordings made to order.
-use memscope_model::testing::{Space, SpoolBuilder, SystemKind};
+use memscope_model::testing::{Protection, Space, SpoolBuilder, StopReason, SystemKind};
+use memscope_usage::{HOST_PEAK, LogWriter, ProcessMemory, Usage};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -99,4 +100,114 @@ fn what_was_chosen_and_never_came_is_told_after_an_export() {
     let output = run("export", root.path());
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && told.contains("never called start()"), "{told}");
+}
+
+#[test]
+fn the_peak_is_of_usable_memory_and_beside_it_stand_resident_size_and_reserved_space() {
+    const START_NS: u64 = 1_700_000_000_000_000_000;
+    let root = recorded(|spool| {
+        let lane = spool.lane(31);
+        spool.reserve(lane, 1, 1 << 40, 1 << 40, 0);
+        spool.protect(lane, 1_000_000_000, (1 << 40, 5 << 20), Protection::READ_WRITE, 0);
+    });
+    // The process runs another program two seconds later.
+    let mut next = SpoolBuilder::new();
+    next.process(31, 1).started_at(START_NS + 2_000_000_000).command("/usr/bin/true", "true");
+    let lane = next.lane(31);
+    next.alloc(lane, 5, 0x5000, 64, 0);
+    next.write(&root.path().join("msmemscope_31_20251203091124_ascend")).unwrap();
+    let mut log = LogWriter::create_host(root.path(), 1).unwrap();
+    for (time_ns, bytes) in [(500_000_000, 2 << 20), (1_500_000_000, 3 << 20), (2_500_000_000, 9 << 20)] {
+        let usage = Usage { device: None, processes: Some(vec![ProcessMemory { pid: 31, bytes }]) };
+        log.append(START_NS + time_ns, HOST_PEAK, &usage).unwrap();
+    }
+    let text = info(root.path());
+    for line in [
+        "    cpu HOST: peak 5.0 MiB after 1.000 s, alive at the end 5.0 MiB in 1 block; resident at most 3.0 MiB; \
+         at most 1.0 TiB of address space reserved and not usable",
+        "    cpu HOST: peak 64 B after 0.000 s, alive at the end 64 B in 1 block; resident at most 9.0 MiB",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn lost_events_have_the_reason_that_was_recorded() {
+    let lost = |build: fn(&mut SpoolBuilder)| {
+        let root = recorded(|spool| {
+            let lane = spool.lane(31);
+            spool.alloc(lane, 1, 0x5000, 64, 0).lose(lane, 7);
+            build(spool);
+        });
+        let text = info(root.path());
+        let told: Vec<String> =
+            text.lines().filter(|line| line.contains("not recorded")).map(|line| line.trim().to_owned()).collect();
+        told.join("\n")
+    };
+    assert_eq!(
+        lost(|spool| _ = spool.lose_without_window(3)),
+        "3 events were not recorded: there was no memory, descriptor or disk space for their threads\n\
+         7 events were not recorded: they came from signal handlers, or jumps, while the recorder was at work"
+    );
+    assert_eq!(
+        lost(|spool| _ = spool.stopped(StopReason::SizeCap, 0)),
+        "7 events were not recorded: the size limit of the recording was reached"
+    );
+}
+
+#[test]
+fn a_deferred_run_shows_nothing_of_the_time_before_start() {
+    let deferred = |spool: &mut SpoolBuilder| {
+        spool.config("c=0;py=0;cpu=1;mode=1;steps=;dir=/tmp");
+        let lane = spool.lane(31);
+        // 90 MiB that are gone when tracing begins.
+        spool.alloc(lane, 1, 0x5000, 90 << 20, 0).free(lane, 2, 0x5000, 0).alloc(lane, 3, 0x5000, 1 << 20, 0);
+        lane
+    };
+    let never = info(recorded(|spool| _ = deferred(spool)).path());
+    assert!(!never.contains("peak") && !never.contains("90.0 MiB"), "{never}");
+    assert_eq!(never.matches("never called start()").count(), 1, "{never}");
+    assert!(never.contains("1 process recorded: 3 events, none of them in the time asked for, none lost"), "{never}");
+    let started = info(
+        recorded(|spool| {
+            let lane = deferred(spool);
+            spool.system(lane, 1_000_000_000, SystemKind::StartTrace, 0).alloc(lane, 2_000_000_000, 0x9000, 2 << 20, 0);
+        })
+        .path(),
+    );
+    assert!(started.contains("cpu HOST: peak 3.0 MiB after 2.000 s"), "{started}");
+    assert!(started.contains("4 events, 1 of them in the time asked for"), "{started}");
+}
+
+#[test]
+fn steps_that_were_asked_for_and_never_seen_are_told_in_one_line() {
+    let root = recorded(|spool| {
+        spool.config("c=0;py=0;cpu=1;mode=0;steps=1+3;dir=/tmp");
+        let lane = spool.lane(31);
+        spool.alloc(lane, 1, 0x5000, 64, 0);
+    });
+    let mut second = SpoolBuilder::new();
+    second.process(32, 1).config("c=0;py=0;cpu=1;mode=0;steps=1+3;dir=/tmp");
+    let lane = second.lane(32);
+    second.alloc(lane, 1, 0x5000, 64, 0);
+    second.write(&root.path().join("msmemscope_32_20251203091122_ascend")).unwrap();
+    let text = info(root.path());
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("no step was seen")).collect();
+    let expected = "no step was seen, and --steps=1,3 shows nothing else: a step is an mstx range \"step start\", or ends \
+                    with a call of step()";
+    assert_eq!(told, [expected], "{text}");
+}
+
+#[test]
+fn a_process_that_could_not_be_exported_is_counted_in_the_summary() {
+    let root = recorded(|spool| {
+        let lane = spool.lane(31);
+        spool.alloc(lane, 1, 0x5000, 64, 0);
+    });
+    // Where the directory of the rows should be.
+    std::fs::write(root.path().join("msmemscope_31_20251203091122_ascend/device_cpu"), "").unwrap();
+    let output = run("export", root.path());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{told}");
+    assert!(told.contains("0 processes recorded: 0 events, none lost; 1 more process could NOT be exported"), "{told}");
 }

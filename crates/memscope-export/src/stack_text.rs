@@ -4,7 +4,6 @@ use memscope_symbols::{Symbolizer, python_line, render_c, render_python};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::ops::Range;
-use std::path::Path;
 
 /// Texts of whole stacks are kept up to this many bytes, then all forgotten: those in use come back at once, and
 /// frames, which cost the symbol lookups, are never forgotten.
@@ -88,8 +87,8 @@ fn frame_text(frame: Frame, stacks: &Stacks, symbolizer: &mut Symbolizer) -> Str
     match frame {
         Frame::C { module, offset } => {
             let module = stacks.module(module);
-            let frames = symbolizer.c_frames(Path::new(&module.path), &module.build_id, offset);
-            let path = one_line(&module.path);
+            let frames = symbolizer.c_frames(&module.path, &module.build_id, offset);
+            let path = one_line(&module.path.to_string_lossy()).into_owned();
             if frames.iter().any(is_broken) {
                 let whole: Vec<_> = frames.iter().cloned().map(unbroken).collect();
                 return render_c(&path, offset, &whole);

@@ -13,5 +13,6 @@
 pub mod decode;
 pub mod encode;
 mod followers;
+pub mod keeper;
 pub mod layout;
 pub mod record;

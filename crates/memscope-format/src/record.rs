@@ -16,6 +16,9 @@ pub mod extended {
     pub const HOST_MAP: u8 = 5;
     pub const HOST_UNMAP: u8 = 6;
     pub const HOST_REMAP: u8 = 7;
+    /// As [`HOST_MAP`], which is no longer written, with the protection.
+    pub const HOST_MAP_PROTECTED: u8 = 8;
+    pub const HOST_PROTECT: u8 = 9;
     pub const DEVICE_ALLOC: u8 = 16;
     pub const DEVICE_FREE: u8 = 17;
     pub const POOL_TOTAL: u8 = 18;
@@ -38,6 +41,28 @@ pub mod extended {
     pub const ACCESS: u8 = 67;
     pub const HEAP: u8 = 68;
     pub const HEAP_END: u8 = 69;
+}
+
+/// What a program may do with mapped memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Protection(pub u8);
+
+impl Protection {
+    /// As `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`.
+    pub const READ: u8 = 1;
+    pub const WRITE: u8 = 2;
+    pub const EXECUTE: u8 = 4;
+    /// The program asked for `MAP_NORESERVE`.
+    pub const NO_RESERVE: u8 = 8;
+
+    pub const READ_WRITE: Protection = Protection(Self::READ | Self::WRITE);
+    pub const NONE: Protection = Protection(0);
+
+    /// Address space without any access is reserved and holds nothing. `NO_RESERVE` decides nothing: allocators map their
+    /// heaps with it.
+    pub fn is_usable(self) -> bool {
+        self.0 & (Self::READ | Self::WRITE | Self::EXECUTE) != 0
+    }
 }
 
 /// Who hands out device memory. Each has addresses of its own: the same number in two spaces is two blocks.

@@ -1,7 +1,9 @@
 //! Which blocks are alive, and what that sums up to.
+use crate::address_ranges::AddressRanges;
 use crate::device_books::DeviceBooks;
 use crate::{Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, StackId};
 use memscope_format::decode::EventKind;
+use memscope_format::record::Protection;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -32,10 +34,15 @@ pub(crate) struct Books {
     heap: FxHashMap<u64, Live>,
     /// The newest free of an address, for some addresses.
     last_frees: [LastFree; LAST_FREES],
-    /// Mappings by start; they never overlap.
+    /// Usable mappings by start; they never overlap.
     mappings: BTreeMap<u64, Live>,
+    /// Anonymous mappings without access: address space, not memory. Has nothing in common with `mappings`.
+    pub(crate) reserved: AddressRanges,
     host: PoolUsage,
     host_events: bool,
+    /// Its two parts.
+    pub(crate) of_heap: Share,
+    pub(crate) of_mappings: Share,
     pub(crate) devices: DeviceBooks,
     pub(crate) counts: Counts,
 }
@@ -74,6 +81,14 @@ impl Counts {
     }
 }
 
+/// What one kind of block holds of the host's memory.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Share {
+    pub(crate) allocations: u64,
+    bytes: u64,
+    pub(crate) peak_bytes: u64,
+}
+
 /// Frees remembered, each at a place given by its address.
 const LAST_FREES: usize = 1024;
 
@@ -97,8 +112,11 @@ impl Books {
             heap: FxHashMap::default(),
             last_frees: [LastFree::default(); LAST_FREES],
             mappings: BTreeMap::new(),
+            reserved: AddressRanges::default(),
             host: PoolUsage::new(Device::Cpu, Pool::Host),
             host_events: false,
+            of_heap: Share::default(),
+            of_mappings: Share::default(),
             devices: DeviceBooks::default(),
             counts: Counts::default(),
         }
@@ -115,7 +133,11 @@ impl Books {
         match kind {
             EventKind::HostAlloc { address, size } => self.alloc(now, address, size, emit),
             EventKind::HostFree { address } => self.free(now, address, emit),
-            EventKind::HostMap { address, size } => self.map(now, address, size, emit),
+            EventKind::HostMap { address, size, protection } if protection.is_usable() => {
+                self.map(now, address, size, emit)
+            }
+            EventKind::HostMap { address, size, .. } => self.reserve(now, address, size, emit),
+            EventKind::HostProtect { address, size, protection } => self.protect(now, address, size, protection, emit),
             EventKind::HostUnmap { address, size } => match page_range(address, size) {
                 Some((start, end)) => {
                     if self.unmap(now, start, end, false, emit)? == 0 {
@@ -262,6 +284,52 @@ impl Books {
         self.emit_malloc(now, Origin::Mapping, address, live, false, emit)
     }
 
+    /// Address space was mapped without access.
+    fn reserve(
+        &mut self,
+        now: Moment,
+        address: u64,
+        size: u64,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some((start, end)) = page_range(address, size) else { return self.counts.implausible() };
+        self.unmap(now, start, end, true, emit)?;
+        self.reserved.insert(start, end);
+        ControlFlow::Continue(())
+    }
+
+    /// Access was given or taken. Only what changes between usable and reserved is of interest, and only of memory in the
+    /// books: the rest are files.
+    fn protect(
+        &mut self,
+        now: Moment,
+        address: u64,
+        size: u64,
+        protection: Protection,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some((start, end)) = page_range(address, size) else { return self.counts.implausible() };
+        if protection.is_usable() {
+            for (start, end) in self.reserved.remove(start, end) {
+                if !self.host.fits(end - start) {
+                    return self.counts.implausible();
+                }
+                let live = self.begin(now, end - start);
+                self.mappings.insert(start, live);
+                self.emit_malloc(now, Origin::Mapping, start, live, false, emit)?;
+            }
+            return ControlFlow::Continue(());
+        }
+        let usable = self.mappings.range(..end).rev().take_while(|(address, live)| *address + live.size > start);
+        let taken: Vec<(u64, u64)> =
+            usable.map(|(address, live)| (start.max(*address), end.min(address + live.size))).collect();
+        self.end_mappings(now, start, end, false, emit)?;
+        for (start, end) in taken {
+            self.reserved.insert(start, end);
+        }
+        ControlFlow::Continue(())
+    }
+
     /// A mapping moved. One that is not in the books is a file's and stays out of them.
     fn remap(
         &mut self,
@@ -271,15 +339,34 @@ impl Books {
         emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let Some((start, end)) = page_range(old, old_size) else { return self.counts.implausible() };
+        // The kernel moves what has one protection.
+        let was_reserved = self.reserved.contains(start);
         if self.unmap(now, start, end, false, emit)? == 0 {
             self.counts.unknown_unmaps += 1;
             return ControlFlow::Continue(());
         }
-        self.map(now, new, new_size, emit)
+        match was_reserved {
+            true => self.reserve(now, new, new_size, emit),
+            false => self.map(now, new, new_size, emit),
+        }
     }
 
-    /// Ends every mapping that reaches into `start..end`; what lies outside becomes new blocks. Returns how many ended.
+    /// Ends whatever reaches into `start..end`. Returns how many mappings and reserved ranges it touched.
     fn unmap(
+        &mut self,
+        now: Moment,
+        start: u64,
+        end: u64,
+        synthetic: bool,
+        emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
+    ) -> ControlFlow<(), usize> {
+        let reserved = self.reserved.remove(start, end).len();
+        self.end_mappings(now, start, end, synthetic, emit).map_continue(|ended| ended + reserved)
+    }
+
+    /// Ends every usable mapping that reaches into `start..end`; what lies outside becomes new blocks. Returns how many
+    /// ended.
+    fn end_mappings(
         &mut self,
         now: Moment,
         start: u64,
@@ -318,6 +405,11 @@ impl Books {
     }
 
     #[inline(always)]
+    fn share(&mut self, origin: Origin) -> &mut Share {
+        if origin == Origin::Heap { &mut self.of_heap } else { &mut self.of_mappings }
+    }
+
+    #[inline(always)]
     fn emit_malloc(
         &mut self,
         now: Moment,
@@ -328,6 +420,10 @@ impl Books {
         emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.host.add(live.size, now.time_ns);
+        let share = self.share(origin);
+        share.allocations += 1;
+        share.bytes += live.size;
+        share.peak_bytes = share.peak_bytes.max(share.bytes);
         self.host_events = true;
         self.counts.mallocs += 1;
         emit(&mut MemoryEvent {
@@ -362,6 +458,7 @@ impl Books {
         emit: &mut impl FnMut(&mut MemoryEvent) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.host.remove(live.size);
+        self.share(origin).bytes -= live.size;
         self.counts.frees += 1;
         emit(&mut MemoryEvent {
             id: self.counts.next_id(),

@@ -4,6 +4,9 @@ use crate::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};
 use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError, StackRef, TensorShape};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// A lane being read, with its next event at hand.
 pub(crate) struct Lane {
@@ -173,7 +176,13 @@ impl Definitions {
     fn take_in(&mut self, definition: Definition<'_>, stacks: &mut Stacks) {
         match definition {
             Definition::Module { id, start, end, bias, build_id, path } => {
-                let module = Module { path: text(path), build_id: build_id.to_vec(), start, end, bias };
+                let module = Module {
+                    path: PathBuf::from(OsStr::from_bytes(path)),
+                    build_id: build_id.to_vec(),
+                    start,
+                    end,
+                    bias,
+                };
                 self.modules.insert(id, stacks.intern_module(module));
             }
             Definition::Code { id, python_version, first_line, file, function, line_table } => {

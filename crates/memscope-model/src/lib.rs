@@ -20,6 +20,7 @@
 // The spool builder of the tests calls the recorder's encoder, which writes through raw pointers.
 #![cfg_attr(any(test, feature = "testing"), deny(unsafe_code))]
 
+mod address_ranges;
 mod books;
 mod device_books;
 mod device_clock;
@@ -52,6 +53,7 @@ pub use event::{
 };
 pub use kernel_books::KernelCounts;
 pub use memscope_format::decode::{ProcessInfo, ProcessState};
+pub use memscope_format::layout::notes as header_notes;
 pub use outcome::{LiveBlock, OutOfMemory, Outcome, PoolUsage};
 pub use process::Process;
 pub use stacks::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};

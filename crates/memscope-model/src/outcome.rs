@@ -26,8 +26,12 @@ pub struct Outcome {
     pub events_without_stack: u64,
     /// Events the process could not record, as it counted them itself.
     pub lost_events: u64,
+    /// Those of them that came from threads for which there was no window.
+    pub lost_without_window: u64,
     /// Records of types this version does not know.
     pub unknown_records: u64,
+    /// Why no event was chosen, if the user chose a time (steps, or between `start` and `stop`) that never came.
+    pub nothing_chosen: Option<String>,
     /// What the recording says and cannot be used, one sentence each.
     pub problems: Vec<String>,
     /// Allocations the driver refused, the first ones.
@@ -44,6 +48,14 @@ pub struct Outcome {
     /// Times of the first and the last event, 0 if there is none.
     pub first_time_ns: u64,
     pub last_time_ns: u64,
+    /// Calls of the malloc family that made a block, and the most bytes such blocks held.
+    pub heap_allocations: u64,
+    pub peak_heap_bytes: u64,
+    /// The most bytes that usable mappings held.
+    pub peak_mapped_bytes: u64,
+    /// Address space of the host that was mapped without access, at the end and at most: not part of any pool.
+    pub reserved_space: u64,
+    pub peak_reserved_space: u64,
     /// One entry for each pool of a device asked for that had an event, in their order.
     pub pools: Vec<PoolUsage>,
     pub(crate) live: Vec<LiveBlock>,

@@ -447,6 +447,7 @@ impl<'p> Replay<'p> {
             EventKind::HostAlloc { .. }
             | EventKind::HostFree { .. }
             | EventKind::HostMap { .. }
+            | EventKind::HostProtect { .. }
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. } => ControlFlow::Continue(()),
             EventKind::Task { device, stream, task, name } => {
@@ -595,16 +596,20 @@ impl<'p> Replay<'p> {
         let taken = self.spool.process().profiling_taken();
         outcome.problems.extend(kernels::problems(&self.kernels, &self.log_totals, taken));
         if delivery.events > 0 && !self.interrupted {
-            outcome.problems.extend(delivery.gate.never_open());
+            outcome.nothing_chosen = delivery.gate.never_open();
         }
         outcome.out_of_memory = self.out_of_memory;
         outcome.refusals = self.refusals;
         outcome.events_without_stack = self.events_without_stack;
         outcome.lost_events = self.spool.lost_events();
+        outcome.lost_without_window = self.spool.process().lost_without_window;
         outcome.stop_reason = stop_reason(self.spool);
         outcome.interrupted = self.interrupted;
         outcome.first_time_ns = delivery.first_time_ns;
         outcome.last_time_ns = delivery.last_time_ns;
+        (outcome.heap_allocations, outcome.peak_heap_bytes) = (books.of_heap.allocations, books.of_heap.peak_bytes);
+        outcome.peak_mapped_bytes = books.of_mappings.peak_bytes;
+        (outcome.reserved_space, outcome.peak_reserved_space) = books.reserved.bytes();
         outcome.pools = books.pools();
         outcome.live = books.live_after(BlockId(0));
         outcome.pools.retain(|usage| delivery.gate.devices.contains(usage.device));
@@ -620,6 +625,7 @@ fn is_of_host(kind: EventKind) -> bool {
         EventKind::HostAlloc { .. }
             | EventKind::HostFree { .. }
             | EventKind::HostMap { .. }
+            | EventKind::HostProtect { .. }
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. }
     )

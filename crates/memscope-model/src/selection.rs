@@ -183,16 +183,17 @@ impl Gate {
         }
         let chosen = |steps: &Steps| {
             let numbers: Vec<String> = steps.chosen.iter().map(u64::to_string).collect();
-            numbers.join(", ")
+            numbers.join(",")
         };
         Some(match &self.steps {
             Some(steps) if steps.source.is_none() => format!(
-                "steps {} were asked for and the program marked none: a step is an mstx range \"{STEP_TEXT}\" or ends \
-                 with step()",
+                "no step was seen, and --steps={} shows nothing else: a step is an mstx range \"{STEP_TEXT}\", or ends \
+                 with a call of step()",
                 chosen(steps)
             ),
-            Some(steps) => format!("steps {} were asked for and none of them came while tracing", chosen(steps)),
-            None => "tracing was left to the program (collect mode deferred) and it never called start()".to_owned(),
+            Some(steps) => format!("none of the steps of --steps={} came while tracing", chosen(steps)),
+            None => "nothing was traced: --collect-mode=deferred leaves it to the program, and it never called start()"
+                .to_owned(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! The distinct stacks of a process, whichever lane they came from.
 use rustc_hash::FxHashMap;
+use std::path::PathBuf;
 
 /// A call stack: a C part, a Python part, or both. 0 is "no stack".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -28,7 +29,8 @@ pub enum Frame {
 /// A loaded ELF object. One whose definition is lost has an empty path.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Module {
-    pub path: String,
+    /// Not always text.
+    pub path: PathBuf,
     /// Empty if the file has none.
     pub build_id: Vec<u8>,
     /// Run-time address of the first and one past the last mapped byte.
@@ -97,7 +99,7 @@ pub struct Stacks {
     stacks: Vec<Parts>,
     stack_ids: FxHashMap<Parts, StackId>,
     modules: Vec<Module>,
-    module_ids: FxHashMap<(String, Vec<u8>, u64), ModuleId>,
+    module_ids: FxHashMap<(PathBuf, Vec<u8>, u64), ModuleId>,
     codes: Vec<Code>,
     code_ids: FxHashMap<Code, CodeId>,
     c_depth: usize,

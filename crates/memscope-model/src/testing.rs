@@ -14,9 +14,10 @@
 #![allow(unsafe_code)]
 
 use memscope_format::encode::{self, Deltas, Extended, NodeDeltas, Path as CodedPath};
+pub use memscope_format::layout::StopReason;
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 pub use memscope_format::record::{
-    AccessMode, Execution, HOST_DEVICE, Phase, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
+    AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
 };
 use memscope_format::record::{FrameRecord, StackRef};
 use std::collections::HashMap;
@@ -113,7 +114,7 @@ impl SpoolBuilder {
         self
     }
 
-    pub fn stopped(&mut self, reason: layout::StopReason, errno: u32) -> &mut Self {
+    pub fn stopped(&mut self, reason: StopReason, errno: u32) -> &mut Self {
         self.header_u32(offset_of!(ProcessHeader, stop_reason), reason as u32);
         self.header_u32(offset_of!(ProcessHeader, stop_errno), errno);
         self
@@ -150,6 +151,12 @@ impl SpoolBuilder {
         self
     }
 
+    /// Counts events of threads that got no window.
+    pub fn lose_without_window(&mut self, events: u64) -> &mut Self {
+        self.header_u64(offset_of!(ProcessHeader, lost_without_window), events);
+        self
+    }
+
     pub fn alloc(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
         let stack = self.stack(lane, node);
         self.event(lane, ticks, |out, last| {
@@ -168,7 +175,27 @@ impl SpoolBuilder {
 
     pub fn map(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
         let stack = self.stack(lane, node);
-        self.extended(lane, ticks, true, &Extended::HostMap { address, size, stack })
+        let protection = Protection::READ_WRITE;
+        self.extended(lane, ticks, true, &Extended::HostMap { address, size, protection, stack })
+    }
+
+    /// A mapping without access.
+    pub fn reserve(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
+        let protection = Protection::NONE;
+        self.extended(lane, ticks, true, &Extended::HostMap { address, size, protection, stack })
+    }
+
+    pub fn protect(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        (address, size): (u64, u64),
+        protection: Protection,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostProtect { address, size, protection, stack })
     }
 
     pub fn unmap(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {

@@ -15,3 +15,5 @@ stub!(munmap(2) => mappings::munmap);
 stub!(mmap(6) => mappings::mmap);
 stub!(mmap64(6) => mappings::mmap64);
 stub!(mremap(6) => mappings::mremap);
+stub!(mprotect(3) => mappings::mprotect);
+stub!(pkey_mprotect(4) => mappings::pkey_mprotect);

@@ -1,7 +1,7 @@
 //! `libmsmemscope_host.so`: the malloc family and anonymous mappings, wrapped.
 //!
 //! Preloaded only when host memory is asked for, after the recording library, whose C table it calls. It keeps no state
-//! but the addresses of the originals. Each wrapper is a stub that notes where it was entered (for the call stack) and
+//! but the addresses of the originals, and whether there ever was reserved address space. Each wrapper is a stub that notes where it was entered (for the call stack) and
 //! a function of a few lines: take the guard, call the original, report.
 #![no_std]
 

@@ -2,7 +2,8 @@
 use crate::originals::{Function, Original, find};
 use crate::recording::Call;
 use core::ffi::{c_int, c_void};
-use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, off_t};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, PROT_EXEC, PROT_READ, PROT_WRITE, off_t};
 
 type Pointer = *mut c_void;
 type Mmap = unsafe extern "C" fn(Pointer, usize, c_int, c_int, c_int, off_t) -> Pointer;
@@ -51,7 +52,11 @@ unsafe fn map(function: Function, arguments: Arguments, stack: usize, frame: usi
         && mapped != MAP_FAILED
     {
         if flags & MAP_ANONYMOUS != 0 {
-            call.mapped(mapped as usize, whole_pages(length));
+            if access(protection) == 0 {
+                RESERVED.store(true, Relaxed);
+            }
+            let no_reserve = if flags & MAP_NORESERVE != 0 { NO_RESERVE } else { 0 };
+            call.mapped(mapped as usize, whole_pages(length), access(protection) | no_reserve);
         } else if flags & MAP_FIXED != 0 {
             call.unmapped(mapped as usize, whole_pages(length));
         }
@@ -60,7 +65,6 @@ unsafe fn map(function: Function, arguments: Arguments, stack: usize, frame: usi
 }
 
 pub(crate) unsafe extern "C" fn munmap(address: Pointer, length: usize, stack: usize, frame: usize) -> c_int {
-    const FAILED: c_int = -1;
     let Original::At(original) = find(Function::Munmap) else { return FAILED };
     // SAFETY: the address is that of the C function of this name, which has this type.
     let original: unsafe extern "C" fn(Pointer, usize) -> c_int = unsafe { core::mem::transmute(original) };
@@ -102,6 +106,79 @@ pub(crate) unsafe extern "C" fn mremap(
         call.remapped((old as usize, old_length), (new as usize, new_length), began);
     }
     new
+}
+
+pub(crate) unsafe extern "C" fn mprotect(
+    address: Pointer,
+    length: usize,
+    protection: c_int,
+    stack: usize,
+    frame: usize,
+) -> c_int {
+    let Original::At(original) = find(Function::Mprotect) else { return FAILED };
+    // SAFETY: the address is that of the C function of this name, which has this type.
+    let original: unsafe extern "C" fn(Pointer, usize, c_int) -> c_int = unsafe { core::mem::transmute(original) };
+    let call = if may_matter(protection) { Call::enter(stack, frame) } else { None };
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { original(address, length, protection) };
+    protected(call, answer, address, length, protection);
+    answer
+}
+
+pub(crate) unsafe extern "C" fn pkey_mprotect(
+    address: Pointer,
+    length: usize,
+    protection: c_int,
+    key: c_int,
+    stack: usize,
+    frame: usize,
+) -> c_int {
+    let Original::At(original) = find(Function::PkeyMprotect) else {
+        // A C library without it: a program that asks whether there is one must hear so.
+        // SAFETY: the thread's own errno.
+        unsafe { *libc::__errno_location() = libc::ENOSYS };
+        return FAILED;
+    };
+    // SAFETY: the address is that of the C function of this name, which has this type.
+    let original: unsafe extern "C" fn(Pointer, usize, c_int, c_int) -> c_int =
+        unsafe { core::mem::transmute(original) };
+    let call = if may_matter(protection) { Call::enter(stack, frame) } else { None };
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { original(address, length, protection, key) };
+    protected(call, answer, address, length, protection);
+    answer
+}
+
+/// Whether this process ever had address space without access. Most never do, and their calls of `mprotect` cost nothing.
+/// Relaxed is enough: who gives access to a range has learnt of it from who reserved it.
+static RESERVED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a new protection can change what is usable: it takes access away, or there may be something to give it to.
+fn may_matter(protection: c_int) -> bool {
+    if access(protection) == 0 {
+        RESERVED.store(true, Relaxed);
+    }
+    RESERVED.load(Relaxed)
+}
+
+/// Told after the call, because one that failed changed nothing. Whether it changes what is usable is found out later: it
+/// takes the history of the range, which nobody keeps here.
+fn protected(call: Option<Call>, answer: c_int, address: Pointer, length: usize, protection: c_int) {
+    if let Some(call) = call
+        && answer != FAILED
+        && length != 0
+    {
+        call.protected(address as usize, whole_pages(length), access(protection));
+    }
+}
+
+const FAILED: c_int = -1;
+
+/// Beside the three bits of access in a record of a mapping.
+const NO_RESERVE: u8 = 8;
+
+fn access(protection: c_int) -> u8 {
+    (protection & (PROT_READ | PROT_WRITE | PROT_EXEC)) as u8
 }
 
 /// Both architectures have pages of at least this size; a length is rounded to what a reader can add up.

@@ -32,6 +32,8 @@ originals! {
     Mmap64 = c"mmap64",
     Munmap = c"munmap",
     Mremap = c"mremap",
+    Mprotect = c"mprotect",
+    PkeyMprotect = c"pkey_mprotect",
 }
 
 static ADDRESSES: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];

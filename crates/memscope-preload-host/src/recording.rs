@@ -82,9 +82,14 @@ impl Call {
         unsafe { (self.api.host_moved)(old, new, size, began, self.stack, self.frame) }
     }
 
-    pub(crate) fn mapped(&self, address: usize, size: usize) {
+    pub(crate) fn mapped(&self, address: usize, size: usize, protection: u8) {
         // SAFETY: as above.
-        unsafe { (self.api.host_map)(address, size, self.stack, self.frame) }
+        unsafe { (self.api.host_map)(address, size, protection, self.stack, self.frame) }
+    }
+
+    pub(crate) fn protected(&self, address: usize, size: usize, protection: u8) {
+        // SAFETY: as above.
+        unsafe { (self.api.host_protect)(address, size, protection, self.stack, self.frame) }
     }
 
     pub(crate) fn unmapped(&self, address: usize, size: usize) {

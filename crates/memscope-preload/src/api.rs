@@ -1,7 +1,7 @@
 //! The C table, filled.
 use crate::api_table::{API_VERSION, Api};
 use core::ffi::{CStr, c_char};
-use memscope_recorder::{Entry, control, slot};
+use memscope_recorder::{Entry, Protection, control, slot};
 
 static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     size: size_of::<Api>() as u32,
@@ -20,6 +20,7 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     stop,
     step,
     snapshot,
+    host_protect,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
@@ -64,9 +65,14 @@ unsafe extern "C" fn host_moved(old: usize, new: usize, size: usize, began: u64,
     unsafe { memscope_recorder::host_moved(old, new, size, began, entry(stack, frame)) }
 }
 
-unsafe extern "C" fn host_map(address: usize, size: usize, stack: usize, frame: usize) {
+unsafe extern "C" fn host_map(address: usize, size: usize, protection: u8, stack: usize, frame: usize) {
     // SAFETY: the caller holds the guard and passes its own entry.
-    unsafe { memscope_recorder::host_map(address, size, entry(stack, frame)) }
+    unsafe { memscope_recorder::host_map(address, size, Protection(protection), entry(stack, frame)) }
+}
+
+unsafe extern "C" fn host_protect(address: usize, size: usize, protection: u8, stack: usize, frame: usize) {
+    // SAFETY: the caller holds the guard and passes its own entry.
+    unsafe { memscope_recorder::host_protect(address, size, Protection(protection), entry(stack, frame)) }
 }
 
 unsafe extern "C" fn host_unmap(address: usize, size: usize) {

@@ -25,7 +25,8 @@ pub(crate) struct Api {
     /// `new` 0: the block was freed and nothing took its place.
     pub(crate) host_moved:
         unsafe extern "C" fn(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize),
-    pub(crate) host_map: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
+    /// `protection` as in `mmap`, with [`NO_RESERVE`] where the flags say so.
+    pub(crate) host_map: unsafe extern "C" fn(address: usize, size: usize, protection: u8, stack: usize, frame: usize),
     pub(crate) host_unmap: unsafe extern "C" fn(address: usize, size: usize),
     pub(crate) host_remapped: unsafe extern "C" fn(
         old: usize,
@@ -42,6 +43,8 @@ pub(crate) struct Api {
     pub(crate) step: extern "C" fn(),
     /// The memory in use on a device is to be told under a name; a negative number is the device of the calling thread.
     pub(crate) snapshot: unsafe extern "C" fn(name: *const core::ffi::c_char, device: i32),
+    pub(crate) host_protect:
+        unsafe extern "C" fn(address: usize, size: usize, protection: u8, stack: usize, frame: usize),
 }
 
 pub(crate) const API_VERSION: u32 = 2;

@@ -12,6 +12,8 @@ pub(crate) struct Config {
     text: [u8; CONFIG_CAPACITY],
     length: usize,
     pub(crate) run_id: u64,
+    /// The user whose command keeps the run; `None` if no command does.
+    pub(crate) owner: Option<u32>,
     pub(crate) utc_offset_seconds: i64,
     pub(crate) c_depth: usize,
     pub(crate) python_depth: usize,
@@ -60,6 +62,7 @@ impl Config {
             text: [0; CONFIG_CAPACITY],
             length: 0,
             run_id: 0,
+            owner: None,
             utc_offset_seconds: 0,
             c_depth: 0,
             python_depth: 0,
@@ -77,6 +80,7 @@ impl Config {
         config.length = value.len();
         config.directory()?;
         config.run_id = config.number(b"run").unwrap_or(0) as u64;
+        config.owner = config.number(b"owner").and_then(|owner| u32::try_from(owner).ok());
         config.utc_offset_seconds = config.number(b"utc").unwrap_or(0);
         config.c_depth = config.number(b"c").unwrap_or(0).clamp(0, 1000) as usize;
         config.python_depth = config.number(b"py").unwrap_or(0).clamp(0, 1000) as usize;

@@ -33,20 +33,25 @@ impl SpoolFile {
     pub(crate) fn create(&mut self, which: Which, flags: usize) -> Result<(), Errno> {
         self.flags = flags;
         self.is_events = matches!(which, Which::Events);
-        self.adopt(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?)
+        self.keep(park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?))
     }
 
-    /// Takes a descriptor of the file.
-    pub(crate) fn adopt(&self, descriptor: Fd) -> Result<(), Errno> {
-        let parked = park(descriptor);
+    /// Takes a file that somebody else made and opened. It has no path here and cannot be opened again.
+    pub(crate) fn adopt(&mut self, which: Which, descriptor: Fd) -> Result<(), Errno> {
+        self.is_events = matches!(which, Which::Events);
+        self.path.truncate(0);
+        self.keep(park(descriptor))
+    }
+
+    fn keep(&self, parked: Fd) -> Result<(), Errno> {
         let id = sys::file_id(parked)?;
         self.device.store(id.device, Relaxed);
         self.inode.store(id.inode, Relaxed);
-        self.keep(parked);
+        self.use_from_now_on(parked);
         Ok(())
     }
 
-    fn keep(&self, parked: Fd) {
+    fn use_from_now_on(&self, parked: Fd) {
         self.descriptor.store(parked.0, Relaxed);
         let which = if self.is_events { Which::Events } else { Which::Windows };
         forks::remember(which, parked, self.id());
@@ -67,7 +72,7 @@ impl SpoolFile {
             sys::close(again);
             return Err(Errno::ENOENT);
         }
-        self.keep(again);
+        self.use_from_now_on(again);
         Ok(again)
     }
 

@@ -17,7 +17,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use memscope_format::encode::{Extended, NodeDeltas};
 use memscope_format::layout::ClockKind;
-use memscope_format::record::StackRef;
+use memscope_format::record::{Protection, StackRef};
 use memscope_sys as sys;
 
 /// Where a hooked function was entered.
@@ -257,11 +257,25 @@ pub(crate) unsafe fn lose(lane: *mut Lane, events: u64) {
 ///
 /// # Safety
 /// As for [`host_alloc`].
-pub unsafe fn host_map(address: usize, size: usize, entry: Entry) {
+pub unsafe fn host_map(address: usize, size: usize, protection: Protection, entry: Entry) {
     // SAFETY: passed on.
     unsafe {
         record(entry, 1, |lane, ticks, stack| {
-            let record = Extended::HostMap { address: address as u64, size: size as u64, stack };
+            let record = Extended::HostMap { address: address as u64, size: size as u64, protection, stack };
+            lane.writer.extended_event(ticks, &record);
+        });
+    }
+}
+
+/// The protection of a range was changed.
+///
+/// # Safety
+/// As for [`host_alloc`].
+pub unsafe fn host_protect(address: usize, size: usize, protection: Protection, entry: Entry) {
+    // SAFETY: passed on.
+    unsafe {
+        record(entry, 1, |lane, ticks, stack| {
+            let record = Extended::HostProtect { address: address as u64, size: size as u64, protection, stack };
             lane.writer.extended_event(ticks, &record);
         });
     }

@@ -23,6 +23,7 @@ pub mod control;
 pub mod device;
 mod files;
 pub mod forks;
+mod keeper;
 pub mod kernel;
 mod lane;
 mod names;
@@ -35,7 +36,10 @@ mod windows;
 mod writer;
 
 pub use config::Wanted;
-pub use lane::{Entry, host_alloc, host_free, host_map, host_moved, host_remapped, host_unmap, ticks_now};
+pub use lane::{
+    Entry, host_alloc, host_free, host_map, host_moved, host_protect, host_remapped, host_unmap, ticks_now,
+};
+pub use memscope_format::record::Protection;
 pub use process::{initialise, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};
 

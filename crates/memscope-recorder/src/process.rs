@@ -5,6 +5,7 @@ use crate::control;
 use crate::device::Devices;
 use crate::files::{SpoolFile, Stray};
 use crate::forks;
+use crate::keeper;
 use crate::kernel::Kernels;
 use crate::lane::Lane;
 use crate::slot::{self, Guard};
@@ -16,6 +17,7 @@ use core::ffi::c_char;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use memscope_format::keeper::Reason;
 use memscope_format::layout::{
     self, CONFIG_CAPACITY, CalibrationSlot, ClockKind, PATH_CAPACITY, ProcessHeader, StopReason, notes,
 };
@@ -291,7 +293,8 @@ fn prepare_image() -> bool {
     let size = size_of::<Process>().next_multiple_of(4096);
     let Ok(page) = sys::map_anonymous(size) else { return false };
     // Without this a child would write into its parent's windows: rather record nothing (kernels before 4.14).
-    if sys::wipe_on_fork(page, size).is_err() {
+    if let Err(error) = sys::wipe_on_fork(page, size) {
+        keeper::tell_not_recorded(&config, Reason::OldKernel, error);
         return false;
     }
     // Also without stacks: whether a hook was left by a jump is asked of the stack.
@@ -430,7 +433,7 @@ impl Process {
     /// seconds, is not waited for at all.
     fn wait_for_start(&self, state: State) -> Patience {
         const PATIENCE_MS: u64 = 100;
-        const LONGEST_NS: u64 = 5_000_000_000;
+        const LONGEST_NS: u64 = 30_000_000_000;
         if !self.impatient.load(Relaxed) {
             wait(&self.state, state.0, PATIENCE_MS);
         }

@@ -1,13 +1,16 @@
 //! The first event of a process: its directory, its spool files and their header.
 use crate::clock::{self, Calibration};
 use crate::config::Config;
+use crate::files::SpoolFile;
 use crate::forks::Which;
+use crate::keeper;
 use crate::names::Path;
 use crate::process::{self, Attempt, Files};
 use crate::stacks;
 use crate::windows::reserve;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Release;
+use memscope_format::keeper::Reason;
 use memscope_format::layout::{
     self, ClockKind, EVENTS_FILE, PROCESS_HEADER_SIZE, ProcessHeader, SPOOL_DIRECTORY, WINDOW_SIZE, WINDOWS_FILE,
 };
@@ -28,15 +31,16 @@ pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno>
     let realtime_ns = clock_ns(Clock::Realtime);
     // SAFETY: zeroed memory is valid `Files`, and nobody else has a reference to them.
     let Files { windows, events } = unsafe { &mut (*attempt).files };
-    make_directories(config, pid, realtime_ns, &mut windows.path)?;
-    events.path.copy_from(&windows.path);
-    windows.path.push(b"/").push(WINDOWS_FILE.as_bytes());
-    windows.create(Which::Windows, sys::O_RDWR)?;
-    events.path.push(b"/").push(EVENTS_FILE.as_bytes());
-    events.create(Which::Events, sys::O_WRONLY | sys::O_APPEND)?;
+    if let Err(error) = make_files(config, pid, realtime_ns, windows, events) {
+        // Another user, another root: the command that started the run can make them.
+        let (windows_file, events_file) = keeper::ask_for_files(config, error)?;
+        windows.adopt(Which::Windows, windows_file)?;
+        events.adopt(Which::Events, events_file)?;
+    }
     let descriptor = windows.descriptor()?;
-    reserve(descriptor, 0, PROCESS_HEADER_SIZE)?;
-    let memory = sys::map_file(descriptor, 0, PROCESS_HEADER_SIZE)?;
+    let memory = reserve(descriptor, 0, PROCESS_HEADER_SIZE)
+        .and_then(|()| sys::map_file(descriptor, 0, PROCESS_HEADER_SIZE))
+        .inspect_err(|error| keeper::tell_not_recorded(config, Reason::NoSpace, *error))?;
     // A child would keep it for nothing. If the kernel refuses, it does.
     let _ = sys::dont_fork(memory, PROCESS_HEADER_SIZE);
     // SAFETY: a fresh mapping of a page of zeroes, large enough for the header; only we know it. The magic goes last, so
@@ -70,6 +74,21 @@ pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno>
         (*attempt).header = page;
     }
     Ok(())
+}
+
+fn make_files(
+    config: &Config,
+    pid: u32,
+    realtime_ns: u64,
+    windows: &mut SpoolFile,
+    events: &mut SpoolFile,
+) -> Result<(), Errno> {
+    make_directories(config, pid, realtime_ns, &mut windows.path)?;
+    events.path.copy_from(&windows.path);
+    windows.path.push(b"/").push(WINDOWS_FILE.as_bytes());
+    windows.create(Which::Windows, sys::O_RDWR)?;
+    events.path.push(b"/").push(EVENTS_FILE.as_bytes());
+    events.create(Which::Events, sys::O_WRONLY | sys::O_APPEND)
 }
 
 /// `<output>/<brand>_<pid>_<local time>_ascend/spool`. The name must be new: `exec` gives the same process another

@@ -12,10 +12,12 @@ mod arch;
 mod calls;
 pub mod loader;
 mod own_memory;
+mod sockets;
 
 pub use arch::{nr, syscall6};
 pub use calls::*;
 pub use own_memory::*;
+pub use sockets::*;
 
 /// A kernel error number, positive as in `errno.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,7 +24,7 @@ mod usage;
 pub use dcmi::Dcmi;
 pub use error::UsageError;
 pub use host::HostProcesses;
-pub use log::{HOST, UsageAt, UsageLog, host_log_path, log_path};
+pub use log::{HOST, HOST_PEAK, UsageAt, UsageLog, host_log_path, log_path};
 pub use log_writer::LogWriter;
 pub use sampler::{INTERVAL, Sampler, SamplerEnd};
 pub use usage::{DeviceMemory, ProcessMemory, Usage, UsageSource};

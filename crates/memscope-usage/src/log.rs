@@ -16,6 +16,8 @@ const MOST_RECORD_BYTES: usize = 4096;
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 /// In place of a device: the record is about a process's memory on the host.
 pub const HOST: u32 = 10_000;
+/// Likewise: the most the process has had on the host since its program began.
+pub const HOST_PEAK: u32 = 10_001;
 /// In place of a process: the record is about the device alone.
 pub(crate) const NO_PROCESS: u32 = 0;
 /// 26 million changes; a longer file is not read to its end.
@@ -173,6 +175,14 @@ impl UsageLog {
             device_used: latest(self.devices.get(&device)),
             device_total: self.totals.get(&device).copied(),
         }
+    }
+}
+
+impl UsageLog {
+    /// The largest sample of a process on a device from `from_ns` on and before `until_ns`.
+    pub fn most(&self, device: u32, pid: u32, from_ns: u64, until_ns: u64) -> Option<u64> {
+        let samples = self.processes.get(&(device, pid))?.0.iter();
+        samples.filter(|(time_ns, _)| (from_ns..until_ns).contains(time_ns)).map(|(_, value)| *value).max()
     }
 }
 

@@ -9,12 +9,13 @@ use memscope_symbols::Symbolizer;
 
 use crate::brand::Brand;
 use crate::device_usage::SampledProcess;
+use crate::keeper::{self, Unrecorded};
 use crate::printer::Printer;
 use crate::process_report::ProcessReport;
 use crate::settings::{DataFormat, ExportSettings};
 use crate::signals::Interruption;
 use crate::usage_error::quoted;
-use crate::{EXIT_FAILURE, summary};
+use crate::{EXIT_FAILURE, resident_size, summary};
 
 pub(super) fn run(settings: &ExportSettings, printer: &Printer) -> anyhow::Result<ExitCode> {
     let interruption = Interruption::on_interrupt()?;
@@ -23,11 +24,12 @@ pub(super) fn run(settings: &ExportSettings, printer: &Printer) -> anyhow::Resul
         anyhow::bail!("there is no recording in {}", quoted(&settings.directory));
     }
     match export_all(&directories, settings.data_format, &interruption, printer)? {
-        Some(batch) => {
-            for line in summary::of_run(&batch.reports, &settings.directory) {
+        Some(mut batch) => {
+            batch.unrecorded = keeper::read_all(&settings.directory);
+            for line in summary::of_run(&batch, &settings.directory) {
                 printer.summary(&line);
             }
-            Ok(if batch.failed { ExitCode::from(EXIT_FAILURE) } else { ExitCode::SUCCESS })
+            Ok(if batch.failed > 0 { ExitCode::from(EXIT_FAILURE) } else { ExitCode::SUCCESS })
         }
         None => {
             printer.error(&"the export was interrupted; files of earlier exports are as they were");
@@ -46,10 +48,12 @@ pub(super) fn recorded_processes(root: &Path, run: Option<u64>, printer: &Printe
 }
 
 /// What became of several processes.
-pub(super) struct Batch {
-    pub(super) reports: Vec<ProcessReport>,
-    /// At least one process could not be exported; the others were.
-    pub(super) failed: bool,
+pub(crate) struct Batch {
+    pub(crate) reports: Vec<ProcessReport>,
+    /// Processes that could not be exported; the others were.
+    pub(crate) failed: u64,
+    /// Processes of the same runs without a recording.
+    pub(crate) unrecorded: Vec<Unrecorded>,
 }
 
 /// Exports each process; `None` if the user asked to stop.
@@ -61,7 +65,7 @@ pub(super) fn export_all(
 ) -> anyhow::Result<Option<Batch>> {
     const STEPS: u64 = 1000;
     let bar = printer.progress("exporting", directories.len() as u64 * STEPS);
-    let mut batch = Batch { reports: Vec::new(), failed: false };
+    let mut batch = Batch { reports: Vec::new(), failed: 0, unrecorded: Vec::new() };
     let mut problems: Vec<String> = Vec::new();
     for (done, directory) in directories.iter().enumerate() {
         let mut progress = |fraction: f64| bar.set_position(done as u64 * STEPS + (fraction * STEPS as f64) as u64);
@@ -79,12 +83,13 @@ pub(super) fn export_all(
                 return Ok(None);
             }
             Err(error) => {
-                batch.failed = true;
+                batch.failed += 1;
                 bar.suspend(|| printer.error(&error));
             }
         }
     }
     bar.finish_and_clear();
+    resident_size::fill_in(&mut batch.reports);
     for problem in &problems {
         printer.note(problem);
     }

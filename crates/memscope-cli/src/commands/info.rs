@@ -12,7 +12,7 @@ use crate::printer::Printer;
 use crate::process_report::ProcessReport;
 use crate::settings::InfoSettings;
 use crate::usage_error::quoted;
-use crate::{EXIT_FAILURE, summary};
+use crate::{EXIT_FAILURE, keeper, resident_size, summary};
 
 pub(super) fn run(settings: &InfoSettings, printer: &Printer) -> anyhow::Result<ExitCode> {
     let directories = recorded_processes(&settings.directory, None, printer)?;
@@ -30,7 +30,8 @@ pub(super) fn run(settings: &InfoSettings, printer: &Printer) -> anyhow::Result<
             }
         }
     }
-    let mut text = summary::of_recording(&reports).join("\n");
+    resident_size::fill_in(&mut reports);
+    let mut text = summary::of_recording(&reports, &keeper::read_all(&settings.directory)).join("\n");
     text.push('\n');
     let printed = printer.document(&text);
     Ok(if failed { ExitCode::from(EXIT_FAILURE) } else { printed })

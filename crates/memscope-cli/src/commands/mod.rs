@@ -7,6 +7,7 @@ mod run;
 
 use std::process::ExitCode;
 
+pub(crate) use export::Batch;
 pub use report::{ReportOutcome, report_run};
 
 use crate::EXIT_FAILURE;

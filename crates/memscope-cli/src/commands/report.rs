@@ -5,7 +5,7 @@ use crate::launch::RunRecord;
 use crate::printer::Printer;
 use crate::settings::{NpuSelection, Settings};
 use crate::signals::Interruption;
-use crate::summary;
+use crate::{keeper, summary};
 
 use super::export::{export_all, recorded_processes};
 
@@ -24,14 +24,19 @@ pub fn report_run(
     printer: &Printer,
 ) -> anyhow::Result<ReportOutcome> {
     let directories = recorded_processes(&run.output_dir, Some(run.run_id), printer)?;
+    let unrecorded = keeper::read_run(&run.output_dir, run.run_id);
     if directories.is_empty() {
         printer.summary(&nothing_recorded(settings));
+        for line in summary::unrecorded_lines(&unrecorded) {
+            printer.summary(&line);
+        }
         return Ok(ReportOutcome::Complete);
     }
-    let Some(batch) = export_all(&directories, Some(settings.data_format), interruption, printer)? else {
+    let Some(mut batch) = export_all(&directories, Some(settings.data_format), interruption, printer)? else {
         return Ok(ReportOutcome::Interrupted);
     };
-    for line in summary::of_run(&batch.reports, &run.output_dir) {
+    batch.unrecorded = unrecorded;
+    for line in summary::of_run(&batch, &run.output_dir) {
         printer.summary(&line);
     }
     let npu_seen = batch.reports.iter().any(|report| {

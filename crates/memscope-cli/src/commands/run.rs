@@ -2,9 +2,11 @@
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use super::report::{ReportOutcome, report_run};
 use crate::device_usage::DeviceUsage;
+use crate::keeper::{Keeper, Run};
 use crate::launch::{Launch, RunRecord, StartError, end_like};
 use crate::libraries::Libraries;
 use crate::printer::Printer;
@@ -31,19 +33,29 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         Ok(libraries) => libraries,
         Err(error) => return stop(&error, EXIT_FAILURE),
     };
+    let (run_id, utc_offset) = (new_run_id(), utc_offset());
+    let record = RecordConfig::of(settings, run_id, utc_offset);
+    if let Err(error) = output_dir::check_length(&settings.output_dir, record.longest_dir()) {
+        return stop(&error, EXIT_USAGE);
+    }
     if let Err(error) = output_dir::prepare(&settings.output_dir) {
         return stop(&error, EXIT_USAGE);
     }
 
-    let run_id = new_run_id();
     let launch = Launch {
         program: &program,
         typed: &settings.program,
         arguments: &settings.arguments,
         preload: libraries.preload(std::env::var_os(environment::PRELOAD).as_deref()),
-        record: RecordConfig::of(settings, run_id, utc_offset()).encode(),
+        record: record.encode(),
     };
     let usage = DeviceUsage::start(settings, run_id, printer);
+    let run = Run { run_id, brand: settings.brand, utc_offset, output_dir: settings.output_dir.clone() };
+    let keeper = Keeper::start(run)
+        .inspect_err(|error| {
+            printer.note(&format_args!("processes of other users cannot be recorded in this run: {error}"));
+        })
+        .ok();
     let ended = match launch.run_to_end() {
         Ok(ended) => ended,
         Err(error) => {
@@ -52,6 +64,9 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         }
     };
     usage.end(printer);
+    if let Some(keeper) = keeper {
+        keeper.end(PATIENCE);
+    }
 
     let run = RunRecord {
         run_id,
@@ -73,6 +88,9 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
     }
     Ok(end_like(ended.status))
 }
+
+/// How long the user waits, after the program's end, for the keeper.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The standard library seeds each of its hashers at random, which is all an id needs; 0 means "no run".
 fn new_run_id() -> u64 {

@@ -1,7 +1,10 @@
 //! The process header, read.
 use super::{u32_at, u64_at};
 use crate::layout::{self, ClockKind, ProcessHeader, StopReason};
+use std::ffi::OsStr;
 use std::mem::offset_of;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// How the recorded process stands, as far as the spool can tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +41,8 @@ pub struct ProcessInfo {
     pub strays_left: u32,
     /// The recorder's settings as the launcher gave them.
     pub config: String,
-    pub executable: String,
+    /// Not always text.
+    pub executable: PathBuf,
     /// The command line, arguments separated by single spaces.
     pub command: String,
 }
@@ -75,10 +79,10 @@ impl ProcessInfo {
         {
             return Err(HeaderError::Sizes);
         }
-        let text = |offset: usize, length: u32, capacity: usize| {
-            let bytes = page.get(offset..offset + (length as usize).min(capacity)).unwrap_or_default();
-            String::from_utf8_lossy(bytes).into_owned()
+        let bytes = |offset: usize, length: u32, capacity: usize| {
+            page.get(offset..offset + (length as usize).min(capacity)).unwrap_or_default()
         };
+        let text = |offset, length, capacity| String::from_utf8_lossy(bytes(offset, length, capacity)).into_owned();
         let calibrations = u64_of(offset_of!(ProcessHeader, calibrations))?;
         let slot = offset_of!(ProcessHeader, calibration_slots) + (calibrations % 2) as usize * 16;
         let calibration = match calibrations {
@@ -120,11 +124,11 @@ impl ProcessInfo {
                 u32_of(offset_of!(ProcessHeader, config_length))?,
                 layout::CONFIG_CAPACITY,
             ),
-            executable: text(
+            executable: PathBuf::from(OsStr::from_bytes(bytes(
                 offset_of!(ProcessHeader, executable),
                 u32_of(offset_of!(ProcessHeader, executable_length))?,
                 layout::PATH_CAPACITY,
-            ),
+            ))),
             command: text(
                 offset_of!(ProcessHeader, command),
                 u32_of(offset_of!(ProcessHeader, command_length))?,

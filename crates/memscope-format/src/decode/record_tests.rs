@@ -6,10 +6,11 @@ use proptest::prelude::*;
 fn event() -> impl Strategy<Value = (u64, StackRef, EventKind)> {
     let address = prop_oneof![any::<u64>(), (0u64..1 << 43).prop_map(|a| a << 4), Just(0u64)];
     let size = prop_oneof![0u64..300, any::<u64>(), 60_000u64..70_000];
-    let kind = (address, size, 0..12u8).prop_map(|(address, size, which)| match which {
+    let kind = (address, size, 0..13u8).prop_map(|(address, size, which)| match which {
         0 => EventKind::HostAlloc { address, size },
         1 => EventKind::HostFree { address },
-        2 => EventKind::HostMap { address, size },
+        2 => EventKind::HostMap { address, size, protection: Protection(size as u8) },
+        12 => EventKind::HostProtect { address, size, protection: Protection(size as u8) },
         4 => EventKind::DeviceAlloc {
             space: Space::ALL[size as usize % 7],
             device: size as u32,
@@ -51,8 +52,12 @@ proptest! {
                     EventKind::HostFree { address } => {
                         encode::host_free(out, &mut last, ticks, address, *stack)
                     }
-                    EventKind::HostMap { address, size } => {
-                        let record = Extended::HostMap { address, size, stack: *stack };
+                    EventKind::HostMap { address, size, protection } => {
+                        let record = Extended::HostMap { address, size, protection, stack: *stack };
+                        encode::extended(out, &mut last, ticks, &record)
+                    }
+                    EventKind::HostProtect { address, size, protection } => {
+                        let record = Extended::HostProtect { address, size, protection, stack: *stack };
                         encode::extended(out, &mut last, ticks, &record)
                     }
                     EventKind::HostRemap { old, old_size, new, new_size } => {
@@ -296,4 +301,16 @@ fn a_frame_met_before_costs_one_byte() {
         lengths.push(end as usize - out as usize);
     }
     assert_eq!(lengths, [5, 5, 2, 1]);
+}
+
+#[test]
+fn mappings_of_version_2_count_as_usable() {
+    let mut bytes = vec![kind::EXTENDED, extended::HOST_MAP, 7, 11, 0];
+    bytes.extend(0x7000u64.to_le_bytes());
+    // 4096 bytes, no stack.
+    bytes.extend([0x80, 0x20, stack_field::NO_STACK as u8]);
+    let (ticks, record, length) = read(&bytes, &mut Deltas::at(100), &mut NodeDeltas::new()).unwrap();
+    assert_eq!((ticks, length), (107, bytes.len()));
+    let Record::Event { kind, .. } = record else { panic!("{record:?}") };
+    assert_eq!(kind, EventKind::HostMap { address: 0x7000, size: 4096, protection: Protection::READ_WRITE });
 }

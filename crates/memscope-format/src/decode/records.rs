@@ -2,9 +2,9 @@
 use super::u64_at;
 use crate::encode::{Deltas, NodeDeltas, Path};
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, Execution, FrameRecord, MOST_DIMENSIONS, Phase, SIZE_LENGTHS, Space,
-    StackRef, SystemKind, TIME_LENGTHS, TensorOwner, execution, extended, frame, free_stack, kind, node_parent,
-    stack_field,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, Execution, FrameRecord, MOST_DIMENSIONS, Phase, Protection,
+    SIZE_LENGTHS, Space, StackRef, SystemKind, TIME_LENGTHS, TensorOwner, execution, extended, frame, free_stack, kind,
+    node_parent, stack_field,
 };
 
 /// Something that happened in the process.
@@ -29,6 +29,13 @@ pub enum EventKind {
     HostMap {
         address: u64,
         size: u64,
+        protection: Protection,
+    },
+    /// `mprotect`, of whatever is mapped there.
+    HostProtect {
+        address: u64,
+        size: u64,
+        protection: Protection,
     },
     HostUnmap {
         address: u64,
@@ -353,7 +360,18 @@ fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) ->
         }),
         extended::HOST_MAP => {
             let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.stack(last)?);
-            Record::Event { stack, kind: EventKind::HostMap { address, size } }
+            // Before protections were recorded, all mapped memory counted.
+            Record::Event { stack, kind: EventKind::HostMap { address, size, protection: Protection::READ_WRITE } }
+        }
+        extended::HOST_MAP_PROTECTED | extended::HOST_PROTECT => {
+            let (address, size) = (fields.integer(8)?, fields.varint()?);
+            let protection = Protection(fields.byte()?);
+            let stack = fields.stack(last)?;
+            let kind = match record_type {
+                extended::HOST_PROTECT => EventKind::HostProtect { address, size, protection },
+                _ => EventKind::HostMap { address, size, protection },
+            };
+            Record::Event { stack, kind }
         }
         extended::HOST_UNMAP => {
             let (address, size, stack) = (fields.integer(8)?, fields.varint()?, fields.stack(last)?);

@@ -2,8 +2,8 @@
 use super::output::Output;
 use super::{Deltas, advance, log_code, store, to_zigzag};
 use crate::record::{
-    AccessMode, Execution, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, Space, StackRef, SystemKind, TensorOwner, extended,
-    kind,
+    AccessMode, Execution, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, Protection, Space, StackRef, SystemKind,
+    TensorOwner, extended, kind,
 };
 
 /// An extended record, and what it says. The mirror of [`crate::decode::Definition`] and of the mapping events.
@@ -30,6 +30,14 @@ pub enum Extended<'a> {
     HostMap {
         address: u64,
         size: u64,
+        protection: Protection,
+        stack: StackRef,
+    },
+    /// Another protection for whatever is mapped there; whether that is anonymous memory, only its history tells.
+    HostProtect {
+        address: u64,
+        size: u64,
+        protection: Protection,
         stack: StackRef,
     },
     HostUnmap {
@@ -238,7 +246,8 @@ impl Extended<'_> {
             Extended::Thread(_) => extended::THREAD,
             Extended::Module { .. } => extended::MODULE,
             Extended::Code { .. } => extended::CODE,
-            Extended::HostMap { .. } => extended::HOST_MAP,
+            Extended::HostMap { .. } => extended::HOST_MAP_PROTECTED,
+            Extended::HostProtect { .. } => extended::HOST_PROTECT,
             Extended::HostUnmap { .. } => extended::HOST_UNMAP,
             Extended::HostRemap { .. } => extended::HOST_REMAP,
             Extended::DeviceAlloc { .. } => extended::DEVICE_ALLOC,
@@ -287,7 +296,14 @@ impl Extended<'_> {
                 out.text(function, NAME_LIMIT);
                 out.text(line_table, LINE_TABLE_LIMIT);
             }
-            Extended::HostMap { address, size, stack } | Extended::HostUnmap { address, size, stack } => {
+            Extended::HostMap { address, size, protection, stack }
+            | Extended::HostProtect { address, size, protection, stack } => {
+                out.word(address);
+                out.varint(size);
+                out.byte(protection.0);
+                out.stack(last, stack);
+            }
+            Extended::HostUnmap { address, size, stack } => {
                 out.word(address);
                 out.varint(size);
                 out.stack(last, stack);

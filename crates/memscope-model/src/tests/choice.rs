@@ -87,7 +87,7 @@ fn only_chosen_step_ranges_are_chosen() {
         ["Chosen 201 Free 0x10 1", "Chosen 204 Malloc 0x10 2", "Chosen 301 Free 0x10 2", "Chosen 304 Malloc 0x10 3"];
     assert_eq!(chosen, expected);
     assert_eq!((outcome.chosen_events, outcome.events), (4, 17));
-    assert!(outcome.problems.is_empty());
+    assert_eq!(outcome.nothing_chosen, None);
     let chosen_notes: Vec<_> = notes(&mut recorded.process).into_iter().filter(|note| note.ends_with("true")).collect();
     assert_eq!(chosen_notes.len(), 8);
     assert_eq!(chosen_notes[0], "200 N/A RangeStart { id: 2, text: \"step start\" } true");
@@ -116,13 +116,13 @@ fn steps_that_never_come_leave_nothing_and_say_so() {
     let (events, outcome) = told(&mut record(&mut spool));
     assert_eq!(events, ["NotChosen 1 Malloc 0x10 1"]);
     assert!(
-        outcome.problems[0].contains("steps 7 were asked for and the program marked none"),
+        outcome.nothing_chosen.as_ref().is_some_and(|why| why.contains("no step was seen, and --steps=7")),
         "{:?}",
-        outcome.problems
+        outcome.nothing_chosen
     );
     spool.range_start(lane, 2, 1, "step start").range_end(lane, 3, 1);
     let (_, outcome) = told(&mut record(&mut spool));
-    assert!(outcome.problems[0].contains("none of them came"), "{:?}", outcome.problems);
+    assert!(outcome.nothing_chosen.as_ref().is_some_and(|why| why.contains("none of the steps")), "{outcome:?}");
 }
 
 #[test]
@@ -181,6 +181,6 @@ fn deferred_tracing_that_never_starts_says_so() {
     spool.alloc(lane, 1, 0x10, 1, 0);
     let (events, outcome) = told(&mut record(&mut spool));
     assert_eq!(events, ["NotChosen 1 Malloc 0x10 1"]);
-    assert!(outcome.problems[0].contains("never called start()"), "{:?}", outcome.problems);
+    assert!(outcome.nothing_chosen.as_ref().is_some_and(|why| why.contains("never called start()")), "{outcome:?}");
     assert_eq!(outcome.pools[0].device, Device::Cpu);
 }

@@ -169,7 +169,7 @@ fn replay_harmed(spool: &mut SpoolBuilder, harms: &[(bool, Harm)]) {
 fn walk_frames(stack: crate::StackId, stacks: &crate::Stacks) {
     for frame in stacks.c_frames(stack).chain(stacks.python_frames(stack)) {
         match frame {
-            crate::Frame::C { module, .. } => drop(stacks.module(module).path.len()),
+            crate::Frame::C { module, .. } => drop(stacks.module(module).path.as_os_str().len()),
             crate::Frame::Python { code, .. } => drop(stacks.code(code).file.len()),
             crate::Frame::Unknown { .. } => {}
         }

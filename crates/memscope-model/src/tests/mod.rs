@@ -6,6 +6,7 @@ mod directories;
 mod events;
 mod kernels;
 mod launches;
+mod mappings;
 mod properties;
 mod stacks;
 

@@ -6,7 +6,7 @@ use crate::{Frame, Process, StackId};
 fn spelled(process: &Process, stack: StackId) -> (Vec<String>, Vec<String>) {
     let stacks = process.stacks();
     let spell = |frame: Frame| match frame {
-        Frame::C { module, offset } => format!("{}+{offset}", stacks.module(module).path),
+        Frame::C { module, offset } => format!("{}+{offset}", stacks.module(module).path.display()),
         Frame::Unknown { address } => format!("?{address}"),
         Frame::Python { code, instruction } => format!("{}@{instruction}", stacks.code(code).function),
     };

@@ -38,6 +38,12 @@ pub mod nr {
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const SENDTO: usize = 44;
+    pub const RECVMSG: usize = 47;
+    pub const SETSOCKOPT: usize = 54;
+    pub const GETSOCKOPT: usize = 55;
     pub const FCNTL: usize = 72;
     pub const FTRUNCATE: usize = 77;
     pub const GETPPID: usize = 110;
