@@ -1,5 +1,5 @@
 //! The handful of calls the recorder makes, typed.
-use crate::{Errno, nr, result, syscall6};
+use crate::{Errno, nr, result, sandbox, syscall6, vdso};
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
@@ -151,19 +151,20 @@ pub fn wipe_on_fork(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
     result(unsafe { syscall6(nr::MADVISE, [address.as_ptr() as usize, length, MADV_WIPEONFORK, 0, 0, 0]) }).map(drop)
 }
 
+/// 0, which is nobody, if the program forbids the question. So are the next two.
 pub fn getpid() -> u32 {
-    // SAFETY: no memory is involved; the call cannot fail.
-    unsafe { syscall6(nr::GETPID, [0; 6]) as u32 }
+    // SAFETY: no memory is involved; the call itself cannot fail.
+    result(unsafe { syscall6(nr::GETPID, [0; 6]) }).map_or(0, |number| number as u32)
 }
 
 pub fn getppid() -> u32 {
-    // SAFETY: no memory is involved; the call cannot fail.
-    unsafe { syscall6(nr::GETPPID, [0; 6]) as u32 }
+    // SAFETY: no memory is involved; the call itself cannot fail.
+    result(unsafe { syscall6(nr::GETPPID, [0; 6]) }).map_or(0, |number| number as u32)
 }
 
 pub fn gettid() -> u32 {
-    // SAFETY: no memory is involved; the call cannot fail.
-    unsafe { syscall6(nr::GETTID, [0; 6]) as u32 }
+    // SAFETY: no memory is involved; the call itself cannot fail.
+    result(unsafe { syscall6(nr::GETTID, [0; 6]) }).map_or(0, |number| number as u32)
 }
 
 /// Whether thread `tid` of process `pid` still exists (signal 0 delivers nothing).
@@ -185,11 +186,21 @@ pub enum Clock {
     Monotonic = 1,
 }
 
-/// Nanoseconds of `clock` by system call. Slow (hundreds of ns): for calibration, never per event.
+/// Nanoseconds of `clock`: by the kernel's own code in the process, or by system call where there is none. Slow (tens or
+/// hundreds of ns): where the counter can be had, for calibration only. 0 if the program forbids the system call that
+/// would be needed.
 pub fn clock_ns(clock: Clock) -> u64 {
     let mut time = [0u64; 2];
-    // SAFETY: the kernel writes one `timespec` of two words.
-    unsafe { syscall6(nr::CLOCK_GETTIME, [clock as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let arguments = [clock as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0];
+    if !vdso::answers_alone() && sandbox::forbids(nr::CLOCK_GETTIME, &arguments) {
+        return 0;
+    }
+    if let Some(known) = vdso::time(clock as i32) {
+        time = known;
+    } else {
+        // SAFETY: the kernel writes one `timespec` of two words.
+        unsafe { syscall6(nr::CLOCK_GETTIME, arguments) };
+    }
     time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
 }
 
@@ -239,13 +250,20 @@ pub fn wake_all(word: &AtomicU32) {
     unsafe { syscall6(nr::FUTEX, [word.as_ptr() as usize, FUTEX_WAKE_PRIVATE, i32::MAX as usize, 0, 0, 0]) };
 }
 
+/// Whether [`is_readable`] gets an answer: the program may forbid the question.
+pub fn knows_what_is_readable() -> bool {
+    !sandbox::forbids(nr::RT_SIGPROCMASK, &[usize::MAX, 0, 0, 8, 0, 0])
+}
+
 /// Whether eight bytes at `address` can be read, asked of the kernel so that a wrong guess is an answer and not a
-/// fault: a deliberately invalid `rt_sigprocmask` reads its set before it rejects the request.
+/// fault: a deliberately invalid `rt_sigprocmask` reads its set before it rejects the request. `false` if the program
+/// forbids the question.
 pub fn is_readable(address: usize) -> bool {
     const INVALID_HOW: usize = usize::MAX;
     // SAFETY: with an invalid `how` the kernel copies the set in and then refuses; no signal mask changes.
     let raw = unsafe { syscall6(nr::RT_SIGPROCMASK, [INVALID_HOW, address, 0, 8, 0, 0]) };
-    result(raw) != Err(Errno::EFAULT)
+    // A null set is not read. Whatever else the answer is (a filter's, say), it is not the one of a set that was read.
+    address != 0 && result(raw) == Err(Errno::EINVAL)
 }
 
 #[cfg(test)]
@@ -257,6 +275,7 @@ mod tests {
         let word = 1u64;
         assert!(is_readable(&raw const word as usize));
         assert!(!is_readable(8));
+        assert!(!is_readable(0));
         let page = map_anonymous(4096).unwrap();
         assert!(is_readable(page.as_ptr() as usize));
         // SAFETY: nobody else knows the page.

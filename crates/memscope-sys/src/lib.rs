@@ -10,9 +10,34 @@
 #[cfg_attr(target_arch = "aarch64", path = "arch/aarch64.rs")]
 mod arch;
 mod calls;
+pub mod sandbox;
+pub mod vdso;
 
-pub use arch::{nr, syscall6};
+pub use arch::nr;
 pub use calls::*;
+
+/// Issues system call `number`, unless a filter the program has installed would answer it in any other way than by making
+/// it: then the answer is [`Errno::SANDBOX`].
+///
+/// # Safety
+/// The arguments must be valid for that call: pointers live and of the right size for as long as the kernel uses them.
+#[inline]
+pub unsafe fn syscall6(number: usize, arguments: [usize; 6]) -> isize {
+    if sandbox::forbids(number, &arguments) {
+        return -(Errno::SANDBOX.0 as isize);
+    }
+    // SAFETY: the caller vouches for the arguments.
+    unsafe { arch::syscall6(number, arguments) }
+}
+
+/// Issues a system call the program itself has asked for: its filters are its own affair.
+///
+/// # Safety
+/// As for [`syscall6`].
+pub unsafe fn unfiltered(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: the caller vouches for the arguments.
+    result(unsafe { arch::syscall6(number, arguments) })
+}
 
 /// A kernel error number, positive as in `errno.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +53,10 @@ impl Errno {
     pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
     pub const ENOSPC: Errno = Errno(28);
+    pub const ENOSYS: Errno = Errno(38);
     pub const EOPNOTSUPP: Errno = Errno(95);
+    /// No answer of the kernel: the call was not made, because a filter of the program forbids it.
+    pub const SANDBOX: Errno = Errno(4095);
 }
 
 /// Splits the kernel's in-band answer into value or error.

@@ -6,7 +6,7 @@ use core::arch::asm;
 /// # Safety
 /// The arguments must be valid for that call: pointers live and of the right size for as long as the kernel uses them.
 #[inline]
-pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
+pub(crate) unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
     let answer: isize;
     // SAFETY: the caller vouches for the arguments; the clobbers are those of the kernel's calling convention.
     unsafe {
