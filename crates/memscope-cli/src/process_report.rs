@@ -237,5 +237,12 @@ fn notes(info: &ProcessInfo, python_wanted: bool) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if info.sandboxed() {
+        notes.push(
+            "the program installed a seccomp filter that forbids system calls of the recorder: threads and forked \
+             children that began under it are not recorded"
+                .to_owned(),
+        );
+    }
     notes
 }

@@ -680,5 +680,8 @@ fn stop_reason(spool: &Spool) -> Option<String> {
             Some(format!("the recording could not be written: {error}"))
         }
         StopReason::SizeCap => Some("the size limit of the recording was reached".to_owned()),
+        StopReason::Sandbox => {
+            Some("a seccomp filter of the program, or PR_SET_TSC, forbids what recording needs".to_owned())
+        }
     }
 }

@@ -46,8 +46,8 @@ impl SpoolFile {
     }
 
     /// Whether the file may grow to `size`: beyond the process's own limit a write would raise SIGXFSZ in it.
-    pub(crate) fn may_grow_to(size: u64) -> bool {
-        sys::limit(Limit::FileSize).is_ok_and(|limit| size <= limit)
+    pub(crate) fn may_grow_to(size: u64) -> Result<(), Errno> {
+        if size <= sys::limit(Limit::FileSize)? { Ok(()) } else { Err(Errno::ENOSPC) }
     }
 }
 

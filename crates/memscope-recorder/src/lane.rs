@@ -41,7 +41,6 @@ impl Entry {
 #[repr(C)]
 pub(crate) struct Lane {
     pub(crate) writer: Writer,
-    calibration_pause: u64,
     owner: AtomicU32,
     stacks: Stacks,
     pub(crate) last_path: LastPath,
@@ -119,7 +118,7 @@ unsafe fn at_hand<'l>(slot: *mut Slot, suits: impl FnOnce(&Lane) -> bool) -> Opt
     }
     // Last: it takes as long as all the rest.
     let ticks = clock::ticks(ClockKind::Counter);
-    if ticks >= lane.writer.next_calibration {
+    if lane.writer.is_calibration_due(ticks) {
         return None;
     }
     Some((lane, ticks))
@@ -139,7 +138,8 @@ pub unsafe fn host_moved(old: usize, new: usize, size: usize, began: u64, entry:
     unsafe {
         let events = if new == 0 { 1 } else { 2 };
         record(entry, events, |lane, ticks, stack| {
-            lane.writer.host_free(began, old as u64, StackRef::NONE);
+            // The counter may have been set back since.
+            lane.writer.host_free(began.min(ticks), old as u64, StackRef::NONE);
             if new == 0 {
                 return;
             }
@@ -164,7 +164,7 @@ pub fn ticks_now() -> u64 {
             lane = own_lane(slot);
             ptr::addr_of_mut!((*slot).recording).write_volatile(false);
         }
-        if lane.is_null() { 0 } else { clock::ticks((*lane).writer.clock) }
+        if lane.is_null() || !(*lane).writer.is_open() { 0 } else { clock::ticks((*lane).writer.clock) }
     }
 }
 
@@ -191,6 +191,19 @@ pub(crate) unsafe fn guard_abandoned() {
         }
         // Last: this, too, may be left by a jump.
         recording.write_volatile(false);
+    }
+}
+
+/// The calling thread records nothing any more; what it would have is counted as lost.
+pub(crate) fn close_own() {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own, and so is the lane it names; a forked child's is zeroed.
+    unsafe {
+        if let Some(lane) = (*slot).lane.as_mut()
+            && lane.owner.load(Relaxed) != 0
+        {
+            lane.writer.close();
+        }
     }
 }
 
@@ -229,12 +242,12 @@ pub unsafe fn host_unmap(address: usize, size: usize) {
 pub unsafe fn host_remapped(old: (usize, usize), new: (usize, usize), began: u64, entry: Entry) {
     // SAFETY: passed on.
     unsafe {
-        record(entry, 1, |lane, _, stack| {
+        record(entry, 1, |lane, ticks, stack| {
             let (old, old_size) = (old.0 as u64, old.1 as u64);
             let (new, new_size) = (new.0 as u64, new.1 as u64);
             let record = Extended::HostRemap { old, old_size, new, new_size, stack };
             // Stamped with the earlier time: afterwards another thread may have been given the old range.
-            lane.writer.extended_event(began, &record);
+            lane.writer.extended_event(began.min(ticks), &record);
         });
     }
 }
@@ -256,8 +269,13 @@ pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut L
         }
         if let Some(lane) = lane.as_mut() {
             let ticks = clock::ticks(lane.writer.clock);
-            if ticks >= lane.writer.next_calibration {
-                lane.calibrate();
+            if lane.writer.is_calibration_due(ticks) {
+                lane.writer.calibrate(ticks);
+                if !lane.writer.make_ready() {
+                    lane.writer.lose(events);
+                    ptr::addr_of_mut!((*slot).recording).write_volatile(false);
+                    return;
+                }
             }
             let mut stack = StackRef::NONE;
             if lane.stacks.wanted() && entry.wants_stack() && control::is_tracing() {
@@ -318,8 +336,12 @@ unsafe fn own_lane(slot: *mut Slot) -> *mut Lane {
         (*slot).lane = ptr::null_mut();
         if let Some(process) = process::ensure()
             && !process.is_stopped()
+            && !clock::is_gone()
         {
             let thread = sys::gettid();
+            if thread == 0 {
+                return ptr::null_mut();
+            }
             if let Some(lane) = take_over(process, thread).or_else(|| Lane::create(process, thread)) {
                 (*slot).lane = lane.as_ptr();
             }
@@ -373,23 +395,10 @@ impl Lane {
             let lane = lane.as_ptr();
             (*lane).writer.open(process, window, number, thread);
             (*lane).stacks.configure(process::config());
-            (*lane).calibration_pause = FIRST_CALIBRATION_PAUSE;
-            (*lane).writer.next_calibration = (*lane).writer.last.ticks + FIRST_CALIBRATION_PAUSE;
             (*lane).owner.store(thread, Release);
         }
         place.store(lane.as_ptr(), Release);
         Some(lane)
-    }
-
-    /// Pairs ticks and time again, at doubling distances: a short run gets its rate early, a long one stays on time.
-    #[cold]
-    fn calibrate(&mut self) {
-        // SAFETY: a lane exists only in a recording process.
-        if let Some(process) = process::ensure() {
-            let now = process.calibrate();
-            self.calibration_pause = (self.calibration_pause * 2).min(LONGEST_CALIBRATION_PAUSE);
-            self.writer.next_calibration = now.ticks + self.calibration_pause;
-        }
     }
 }
 
@@ -404,6 +413,9 @@ const KEPT: u32 = u32::MAX;
 pub(crate) unsafe fn keep(lane: *mut Lane) -> *mut Lane {
     let Some(process) = process::ensure() else { return ptr::null_mut() };
     let thread = sys::gettid();
+    if thread == 0 {
+        return ptr::null_mut();
+    }
     let slot = slot::current();
     // SAFETY: the slot is the thread's own; the caller vouches for the lane, and a new one is ours.
     unsafe {
@@ -420,7 +432,3 @@ pub(crate) unsafe fn keep(lane: *mut Lane) -> *mut Lane {
     }
     lane
 }
-
-/// In ticks: about a millisecond and about a second of a 2.5 GHz counter.
-const FIRST_CALIBRATION_PAUSE: u64 = 2_500_000 >> clock::SHIFT;
-const LONGEST_CALIBRATION_PAUSE: u64 = 2_500_000_000 >> clock::SHIFT;

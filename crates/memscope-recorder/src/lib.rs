@@ -26,6 +26,7 @@ pub mod kernel;
 mod lane;
 mod names;
 mod process;
+pub mod sandbox;
 pub mod slot;
 mod stacks;
 pub mod task_log;

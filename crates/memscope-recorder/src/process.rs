@@ -12,7 +12,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_char;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use memscope_format::layout::{
     self, ClockKind, EVENTS_FILE, PROCESS_HEADER_SIZE, ProcessHeader, SPOOL_DIRECTORY, StopReason, WINDOW_SIZE,
     WINDOWS_FILE, notes,
@@ -34,7 +34,10 @@ pub(crate) struct Process {
     pub(crate) lane_count: AtomicU32,
     pub(crate) hand: AtomicU32,
     stopped: AtomicBool,
-    calibrating: AtomicBool,
+    /// Who writes a calibration down at this moment, by the ticks of it; 0 nobody.
+    calibrating: AtomicU64,
+    /// Added to the counter since it was set back; 0 as long as it never was.
+    tick_offset: AtomicU64,
     pub(crate) kernels: Kernels,
 }
 
@@ -146,6 +149,7 @@ fn image_is_recording() -> bool {
 
 fn prepare_image() -> bool {
     let Some(config) = config::from_environment() else { return false };
+    clock::initialise();
     let size = size_of::<Process>().next_multiple_of(4096);
     let Ok(page) = sys::map_anonymous(size) else { return false };
     // Without this a child would write into its parent's windows: rather record nothing (kernels before 4.14).
@@ -189,9 +193,12 @@ fn forget_loader_errors() {
 unsafe fn start(process: *mut Process) -> Result<(), Errno> {
     let config = config();
     let kind = clock::kind();
-    let calibration = Calibration::now(kind);
+    let calibration = Calibration::now(kind, 0).ok_or(Errno::SANDBOX)?;
     let realtime_ns = clock_ns(Clock::Realtime);
     let pid = sys::getpid();
+    if pid == 0 {
+        return Err(Errno::SANDBOX);
+    }
     // SAFETY: zeroed memory is valid `Files`, and nobody else has a reference to them yet.
     let Files { windows, events } = unsafe { &mut *(*process).files.get() };
     make_directories(config, pid, realtime_ns, &mut windows.path)?;
@@ -272,12 +279,10 @@ fn make_directories(config: &Config, pid: u32, realtime_ns: u64, path: &mut Path
 
 /// Reserves a range of a file so that storing into a mapping of it cannot fail.
 pub(crate) fn reserve(descriptor: sys::Fd, offset: u64, length: usize) -> Result<(), Errno> {
-    if !SpoolFile::may_grow_to(offset + length as u64) {
-        return Err(Errno::ENOSPC);
-    }
+    SpoolFile::may_grow_to(offset + length as u64)?;
     match sys::fallocate(descriptor, offset, length as u64) {
         // Some file systems cannot reserve; written zeroes are reserved too.
-        Err(Errno::EOPNOTSUPP) => {
+        Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
             const ZEROES: [u8; 4096] = [0; 4096];
             let mut written = 0;
             while written < length {
@@ -358,8 +363,8 @@ impl Process {
             self.stop(StopReason::SizeCap, Errno(0));
             return Err(());
         }
-        if !SpoolFile::may_grow_to(size) {
-            self.stop(StopReason::WriteFailed, Errno::ENOSPC);
+        if let Err(error) = SpoolFile::may_grow_to(size) {
+            self.stop(StopReason::WriteFailed, error);
             return Err(());
         }
         let descriptor = self.files().events.descriptor();
@@ -391,6 +396,10 @@ impl Process {
 
     /// Ends the recording of this process; the first reason stands.
     pub(crate) fn stop(&self, reason: StopReason, error: Errno) {
+        let (reason, error) = match error {
+            Errno::SANDBOX => (StopReason::Sandbox, Errno(0)),
+            _ => (reason, error),
+        };
         if !self.stopped.swap(true, AcqRel) {
             let header = self.header();
             header.stop_errno.store(error.0 as u32, Relaxed);
@@ -400,18 +409,63 @@ impl Process {
 
     /// Writes down the newest pairing of ticks and time. Two slots in turn: a kill in between leaves the older one whole.
     pub(crate) fn calibrate(&self) -> Calibration {
-        let now = Calibration::now(self.clock);
-        if !self.calibrating.swap(true, Acquire) {
-            let header = self.header();
-            let next = header.calibrations.load(Relaxed) + 1;
-            if let Some(slot) = header.calibration_slots.get(next as usize % 2) {
-                slot.ticks.store(now.ticks, Relaxed);
-                slot.monotonic_ns.store(now.monotonic_ns, Relaxed);
-                header.calibrations.store(next, Release);
-            }
-            self.calibrating.store(false, Release);
+        let newest = self.newest_calibration();
+        let offset = self.tick_offset.load(Acquire);
+        // Without a clock the last pair has to do.
+        let Some(mut now) = Calibration::now(self.clock, offset) else { return newest };
+        if now.is_behind(&newest) {
+            let resumed = now.after_step(&self.start_calibration(), &newest);
+            // One thread decides for all where the line goes on.
+            let agreed = match self.tick_offset.compare_exchange(offset, resumed.offset, AcqRel, Acquire) {
+                Ok(_) => resumed.offset,
+                Err(others) => others,
+            };
+            now = Calibration { ticks: now.counter().wrapping_add(agreed), offset: agreed, ..now };
         }
+        self.write_down(&now);
         now
+    }
+
+    /// One thread at a time. One that was left by a jump meanwhile, or does not run, holds the place for a while only.
+    fn write_down(&self, now: &Calibration) {
+        const HELD: u64 = 1000 * clock::TOLERANCE;
+        let holder = self.calibrating.load(Relaxed);
+        let mine = now.ticks.max(1);
+        let is_free = holder == 0 || holder.abs_diff(mine) > HELD;
+        if !is_free || self.calibrating.compare_exchange(holder, mine, Acquire, Relaxed).is_err() {
+            return;
+        }
+        let header = self.header();
+        let next = header.calibrations.load(Relaxed) + 1;
+        if let Some(slot) = header.calibration_slots.get(next as usize % 2) {
+            slot.ticks.store(now.ticks, Relaxed);
+            slot.monotonic_ns.store(now.monotonic_ns, Relaxed);
+            header.calibrations.store(next, Release);
+        }
+        let _ = self.calibrating.compare_exchange(mine, 0, Release, Relaxed);
+    }
+
+    fn start_calibration(&self) -> Calibration {
+        let header = self.header();
+        Calibration { ticks: header.start_ticks, monotonic_ns: header.start_monotonic_ns, offset: 0 }
+    }
+
+    /// The pair written down last, with the offset that holds now.
+    fn newest_calibration(&self) -> Calibration {
+        const TRIES: usize = 4;
+        let header = self.header();
+        for _ in 0..TRIES {
+            let offset = self.tick_offset.load(Acquire);
+            let count = header.calibrations.load(Acquire);
+            let Some(slot) = header.calibration_slots.get(count as usize % 2) else { break };
+            let (ticks, monotonic_ns) = (slot.ticks.load(Relaxed), slot.monotonic_ns.load(Relaxed));
+            core::sync::atomic::fence(Acquire);
+            // Another may have begun to write there, but only after it has counted one more.
+            if count != 0 && header.calibrations.load(Relaxed) == count && self.tick_offset.load(Relaxed) == offset {
+                return Calibration { ticks, monotonic_ns, offset };
+            }
+        }
+        self.start_calibration()
     }
 
     /// Adds to what the header says about the recording as a whole.

@@ -51,6 +51,16 @@ impl ProcessInfo {
     }
 
     /// Kernels were asked for, and a device's task log could not be had.
+    /// Threads and forked children that began under a seccomp filter of the program may be missing.
+    pub fn sandboxed(&self) -> bool {
+        self.notes & layout::notes::SANDBOXED != 0
+    }
+
+    /// The windows are, or were, on another file system than the rest of the recording.
+    pub fn windows_elsewhere(&self) -> bool {
+        self.notes & layout::notes::WINDOWS_ELSEWHERE != 0
+    }
+
     pub fn task_log_refused(&self) -> bool {
         self.notes & layout::notes::TASK_LOG_REFUSED != 0
     }
@@ -99,6 +109,7 @@ impl ProcessInfo {
             stop_reason: match u32_of(offset_of!(ProcessHeader, stop_reason))? {
                 0 => StopReason::None,
                 2 => StopReason::SizeCap,
+                3 => StopReason::Sandbox,
                 _ => StopReason::WriteFailed,
             },
             stop_errno: u32_of(offset_of!(ProcessHeader, stop_errno))?,

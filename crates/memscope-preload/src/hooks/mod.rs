@@ -7,6 +7,7 @@ mod hal;
 mod mstx;
 mod profiling;
 mod runtime;
+mod sandbox;
 mod task_log;
 
 stub!(halMemAlloc(3) => hal::allocate);
@@ -41,4 +42,5 @@ fn hidden<T>(work: impl FnOnce() -> T) -> Option<T> {
     Some(work())
 }
 
+pub(crate) use sandbox::find_originals as find_sandbox_originals;
 pub(crate) use task_log::end_all as end_task_logs;
