@@ -1,5 +1,6 @@
 //! What one recorded process came to, ready to be printed.
 use crate::call_site::CallSites;
+use crate::windows_home;
 use memscope_analysis::{PoolTally, StackUsage, Usage};
 use memscope_model::{Device, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId};
 use memscope_symbols::Symbolizer;
@@ -106,7 +107,7 @@ impl Life {
 }
 
 /// Whether the process number still stands for the recorded program.
-fn runs(info: &ProcessInfo) -> bool {
+pub(crate) fn runs(info: &ProcessInfo) -> bool {
     std::fs::read_link(format!("/proc/{}/exe", info.pid)).is_ok_and(|exe| exe == Path::new(&info.executable))
 }
 
@@ -140,7 +141,7 @@ impl ProcessReport {
             command: if info.command.is_empty() { info.executable.clone() } else { info.command.clone() },
             life: Life::of(info),
             stacks_recorded,
-            notes: notes(info, depth("py") > 0),
+            notes: notes(info, directory, depth("py") > 0),
             outcome,
             pools,
             refusals,
@@ -215,7 +216,7 @@ fn by_place(usages: Vec<StackUsage>, shown: usize, sites: &mut CallSites<'_>) ->
 }
 
 /// What the recording could not see.
-fn notes(info: &ProcessInfo, python_wanted: bool) -> Vec<String> {
+fn notes(info: &ProcessInfo, directory: &Path, python_wanted: bool) -> Vec<String> {
     let mut notes = Vec::new();
     let (major, minor) = (info.python_version >> 8, info.python_version & 0xff);
     if python_wanted && info.python_unknown() {
@@ -236,6 +237,18 @@ fn notes(info: &ProcessInfo, python_wanted: bool) -> Vec<String> {
              device times"
                 .to_owned(),
         );
+    }
+    if info.windows_elsewhere() {
+        notes.push(match windows_home::place_of_windows(directory) {
+            Some(place) => format!(
+                "the output is on a file system that mappings cannot rely on: the newest part of the recording (its windows) \
+                 is at {}",
+                place.display()
+            ),
+            None => "the output is on a file system that mappings cannot rely on: the windows were on a local one while \
+                     the process ran"
+                .to_owned(),
+        });
     }
     if info.sandboxed() {
         notes.push(

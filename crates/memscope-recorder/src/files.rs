@@ -21,7 +21,7 @@ impl SpoolFile {
     /// Creates the file at `self.path`, which must not exist.
     pub(crate) fn create(&mut self, flags: usize) -> Result<(), Errno> {
         self.flags = flags;
-        let parked = park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?);
+        let parked = park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL | sys::O_NOFOLLOW)?);
         let id = sys::file_id(parked)?;
         self.device.store(id.device, Relaxed);
         self.inode.store(id.inode, Relaxed);

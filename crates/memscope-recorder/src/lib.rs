@@ -25,6 +25,7 @@ mod files;
 pub mod kernel;
 mod lane;
 mod names;
+mod placement;
 mod process;
 pub mod sandbox;
 pub mod slot;

@@ -6,6 +6,7 @@ use crate::files::SpoolFile;
 use crate::kernel::Kernels;
 use crate::lane::Lane;
 use crate::names::Path;
+use crate::placement;
 use crate::slot::Guard;
 use crate::stacks;
 use core::cell::UnsafeCell;
@@ -14,8 +15,7 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use memscope_format::layout::{
-    self, ClockKind, EVENTS_FILE, PROCESS_HEADER_SIZE, ProcessHeader, SPOOL_DIRECTORY, StopReason, WINDOW_SIZE,
-    WINDOWS_FILE, notes,
+    self, ClockKind, EVENTS_FILE, PROCESS_HEADER_SIZE, ProcessHeader, SPOOL_DIRECTORY, StopReason, WINDOW_SIZE, notes,
 };
 use memscope_sys::{self as sys, Clock, Errno, clock_ns};
 
@@ -203,8 +203,7 @@ unsafe fn start(process: *mut Process) -> Result<(), Errno> {
     let Files { windows, events } = unsafe { &mut *(*process).files.get() };
     make_directories(config, pid, realtime_ns, &mut windows.path)?;
     events.path.copy_from(&windows.path);
-    windows.path.push(b"/").push(WINDOWS_FILE.as_bytes());
-    windows.create(sys::O_RDWR)?;
+    let elsewhere = placement::create_windows(windows, &events.path, config.run_id)?;
     events.path.push(b"/").push(EVENTS_FILE.as_bytes());
     events.create(sys::O_WRONLY | sys::O_APPEND)?;
     let descriptor = windows.descriptor()?;
@@ -234,6 +233,9 @@ unsafe fn start(process: *mut Process) -> Result<(), Errno> {
             let (version, note) = stacks::python_support();
             (*page).python_version = version;
             (*page).notes = AtomicU32::new(note);
+        }
+        if elsewhere {
+            (*page).notes.fetch_or(notes::WINDOWS_ELSEWHERE, Relaxed);
         }
         core::sync::atomic::fence(Release);
         (*page).magic = layout::PROCESS_MAGIC;

@@ -12,6 +12,10 @@ pub const O_RDWR: usize = 2;
 pub const O_CREAT: usize = 0o100;
 pub const O_EXCL: usize = 0o200;
 pub const O_APPEND: usize = 0o2000;
+#[cfg(target_arch = "x86_64")]
+pub const O_NOFOLLOW: usize = 0o400000;
+#[cfg(target_arch = "aarch64")]
+pub const O_NOFOLLOW: usize = 0o100000;
 pub const O_CLOEXEC: usize = 0o2000000;
 
 /// An open file descriptor. Plain number, not owned: the recorder's descriptors live as long as the process.
@@ -36,6 +40,37 @@ pub fn open(path: &CStr, flags: usize) -> Result<Fd, Errno> {
 pub fn mkdir(path: &CStr) -> Result<(), Errno> {
     // SAFETY: `path` is a valid C string for the duration of the call.
     result(unsafe { syscall6(nr::MKDIRAT, [AT_FDCWD, path.as_ptr() as usize, 0o750, 0, 0, 0]) }).map(drop)
+}
+
+/// Makes the symbolic link `path`, which leads to `target`.
+pub fn symlink(target: &CStr, path: &CStr) -> Result<(), Errno> {
+    // SAFETY: both are valid C strings for the duration of the call.
+    let raw = unsafe { syscall6(nr::SYMLINKAT, [target.as_ptr() as usize, AT_FDCWD, path.as_ptr() as usize, 0, 0, 0]) };
+    result(raw).map(drop)
+}
+
+/// Removes the file or link `path`.
+pub fn unlink(path: &CStr) {
+    // SAFETY: `path` is a valid C string for the duration of the call.
+    unsafe { syscall6(nr::UNLINKAT, [AT_FDCWD, path.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+/// What a path is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileSystem {
+    /// `f_type`: which kind of file system.
+    pub kind: u64,
+    /// What everybody may use.
+    pub free_bytes: u64,
+}
+
+/// The file system of an existing path.
+pub fn file_system(path: &CStr) -> Result<FileSystem, Errno> {
+    // `struct statfs` begins with the words f_type, f_bsize, f_blocks, f_bfree and f_bavail, and is 120 bytes long.
+    let mut statfs = [0u64; 32];
+    // SAFETY: the path is a C string and the buffer larger than the kernel's structure.
+    result(unsafe { syscall6(nr::STATFS, [path.as_ptr() as usize, statfs.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
+    Ok(FileSystem { kind: statfs[0], free_bytes: statfs[4].saturating_mul(statfs[1]) })
 }
 
 /// Reads the target of the symbolic link `path` into `buffer`, without a terminating zero.
@@ -151,10 +186,15 @@ pub fn wipe_on_fork(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
     result(unsafe { syscall6(nr::MADVISE, [address.as_ptr() as usize, length, MADV_WIPEONFORK, 0, 0, 0]) }).map(drop)
 }
 
-/// 0, which is nobody, if the program forbids the question. So are the next two.
+/// 0, which is nobody, if the program forbids the question. So are the next three.
 pub fn getpid() -> u32 {
     // SAFETY: no memory is involved; the call itself cannot fail.
     result(unsafe { syscall6(nr::GETPID, [0; 6]) }).map_or(0, |number| number as u32)
+}
+
+pub fn geteuid() -> u32 {
+    // SAFETY: no memory is involved; the call itself cannot fail.
+    result(unsafe { syscall6(nr::GETEUID, [0; 6]) }).map_or(0, |number| number as u32)
 }
 
 pub fn getppid() -> u32 {
@@ -306,6 +346,15 @@ mod tests {
                 wait_while(&word, 1, 1_000_000_000);
             }
         });
+    }
+
+    #[test]
+    fn file_systems_are_told_apart() {
+        const PROC: u64 = 0x9fa0;
+        assert_eq!(file_system(c"/proc").map(|found| found.kind), Ok(PROC));
+        let root = file_system(c"/").unwrap();
+        assert!(root.kind != PROC && root.free_bytes > 0);
+        assert_eq!(file_system(c"/no/such/path"), Err(Errno::ENOENT));
     }
 
     #[test]

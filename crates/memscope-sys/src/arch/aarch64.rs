@@ -25,6 +25,9 @@ pub(crate) unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
 pub mod nr {
     pub const FCNTL: usize = 25;
     pub const MKDIRAT: usize = 34;
+    pub const UNLINKAT: usize = 35;
+    pub const SYMLINKAT: usize = 36;
+    pub const STATFS: usize = 43;
     pub const FALLOCATE: usize = 47;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
@@ -40,6 +43,7 @@ pub mod nr {
     pub const RT_SIGPROCMASK: usize = 135;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
+    pub const GETEUID: usize = 175;
     pub const GETTID: usize = 178;
     pub const MUNMAP: usize = 215;
     pub const MREMAP: usize = 216;

@@ -38,12 +38,16 @@ pub mod nr {
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
     pub const FCNTL: usize = 72;
+    pub const GETEUID: usize = 107;
     pub const GETPPID: usize = 110;
+    pub const STATFS: usize = 137;
     pub const GETTID: usize = 186;
     pub const TGKILL: usize = 234;
     pub const CLOCK_GETTIME: usize = 228;
     pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258;
+    pub const UNLINKAT: usize = 263;
+    pub const SYMLINKAT: usize = 266;
     pub const READLINKAT: usize = 267;
     pub const FALLOCATE: usize = 285;
     pub const PRCTL: usize = 157;

@@ -1,0 +1,56 @@
+//! Windows that were kept on a local file system, because the output's is none to map files from: once their process has
+//! ended they are moved to where they belong.
+use memscope_model::{Process, SPOOL_DIRECTORY, WINDOWS_FILE};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::printer::Printer;
+use crate::process_report::runs;
+
+/// Where the windows of a process directory are, if not in it.
+pub(crate) fn place_of_windows(directory: &Path) -> Option<PathBuf> {
+    fs::read_link(directory.join(SPOOL_DIRECTORY).join(WINDOWS_FILE)).ok()
+}
+
+/// Moves the windows of every process in `output` that has ended. What cannot be moved stays, and is said.
+pub(crate) fn bring(output: &Path, printer: &Printer) {
+    let inside = fs::read_dir(output).into_iter().flatten().flatten().map(|entry| entry.path());
+    for directory in inside.chain([output.to_owned()]) {
+        let Some(away) = place_of_windows(&directory) else { continue };
+        // What is not there, or is no recording, the reader tells.
+        let Ok(process) = Process::open(&directory) else { continue };
+        if !is_ours(&away, &directory) || runs(process.info()) {
+            continue;
+        }
+        if let Err(error) = move_home(&away, &directory.join(SPOOL_DIRECTORY).join(WINDOWS_FILE)) {
+            let pid = process.info().pid;
+            printer.error(&format_args!("the windows of process {pid} stay at {}: {error}", away.display()));
+        }
+    }
+}
+
+/// A link in somebody's output may lead anywhere: only what the recorder made is moved.
+fn is_ours(away: &Path, directory: &Path) -> bool {
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let (Some(file), Some(process)) = (name(away), name(directory)) else { return false };
+    let is_file = fs::symlink_metadata(away).is_ok_and(|found| found.is_file() && found.nlink() == 1);
+    is_file && file.starts_with("msmemscope_") && file.ends_with(&format!("_{process}.windows"))
+}
+
+/// Whole or not at all: the link is replaced when the copy is on the disk.
+fn move_home(away: &Path, home: &Path) -> io::Result<()> {
+    let arriving = home.with_extension("arriving");
+    let moved = (|| {
+        let mut copy = File::create_new(&arriving)?;
+        io::copy(&mut File::open(away)?, &mut copy)?;
+        copy.sync_all()?;
+        fs::rename(&arriving, home)
+    })();
+    if let Err(error) = moved {
+        let _ = fs::remove_file(&arriving);
+        return Err(error);
+    }
+    fs::remove_file(away)
+}
