@@ -1,5 +1,5 @@
 //! One recording per process image, and one per forked child.
-use crate::clock::{self, Calibration};
+use crate::clock::{self, Calibration, TickLine};
 use crate::config::{self, Config, Wanted};
 use crate::control;
 use crate::files::SpoolFile;
@@ -13,7 +13,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_char;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 use memscope_format::layout::{
     self, ClockKind, EVENTS_FILE, PROCESS_HEADER_SIZE, ProcessHeader, SPOOL_DIRECTORY, StopReason, WINDOW_SIZE, notes,
 };
@@ -34,10 +34,7 @@ pub(crate) struct Process {
     pub(crate) lane_count: AtomicU32,
     pub(crate) hand: AtomicU32,
     stopped: AtomicBool,
-    /// Who writes a calibration down at this moment, by the ticks of it; 0 nobody.
-    calibrating: AtomicU64,
-    /// Added to the counter since it was set back; 0 as long as it never was.
-    tick_offset: AtomicU64,
+    tick_line: TickLine,
     pub(crate) kernels: Kernels,
 }
 
@@ -409,65 +406,9 @@ impl Process {
         }
     }
 
-    /// Writes down the newest pairing of ticks and time. Two slots in turn: a kill in between leaves the older one whole.
+    /// Pairs ticks and time anew and writes the pair down.
     pub(crate) fn calibrate(&self) -> Calibration {
-        let newest = self.newest_calibration();
-        let offset = self.tick_offset.load(Acquire);
-        // Without a clock the last pair has to do.
-        let Some(mut now) = Calibration::now(self.clock, offset) else { return newest };
-        if now.is_behind(&newest) {
-            let resumed = now.after_step(&self.start_calibration(), &newest);
-            // One thread decides for all where the line goes on.
-            let agreed = match self.tick_offset.compare_exchange(offset, resumed.offset, AcqRel, Acquire) {
-                Ok(_) => resumed.offset,
-                Err(others) => others,
-            };
-            now = Calibration { ticks: now.counter().wrapping_add(agreed), offset: agreed, ..now };
-        }
-        self.write_down(&now);
-        now
-    }
-
-    /// One thread at a time. One that was left by a jump meanwhile, or does not run, holds the place for a while only.
-    fn write_down(&self, now: &Calibration) {
-        const HELD: u64 = 1000 * clock::TOLERANCE;
-        let holder = self.calibrating.load(Relaxed);
-        let mine = now.ticks.max(1);
-        let is_free = holder == 0 || holder.abs_diff(mine) > HELD;
-        if !is_free || self.calibrating.compare_exchange(holder, mine, Acquire, Relaxed).is_err() {
-            return;
-        }
-        let header = self.header();
-        let next = header.calibrations.load(Relaxed) + 1;
-        if let Some(slot) = header.calibration_slots.get(next as usize % 2) {
-            slot.ticks.store(now.ticks, Relaxed);
-            slot.monotonic_ns.store(now.monotonic_ns, Relaxed);
-            header.calibrations.store(next, Release);
-        }
-        let _ = self.calibrating.compare_exchange(mine, 0, Release, Relaxed);
-    }
-
-    fn start_calibration(&self) -> Calibration {
-        let header = self.header();
-        Calibration { ticks: header.start_ticks, monotonic_ns: header.start_monotonic_ns, offset: 0 }
-    }
-
-    /// The pair written down last, with the offset that holds now.
-    fn newest_calibration(&self) -> Calibration {
-        const TRIES: usize = 4;
-        let header = self.header();
-        for _ in 0..TRIES {
-            let offset = self.tick_offset.load(Acquire);
-            let count = header.calibrations.load(Acquire);
-            let Some(slot) = header.calibration_slots.get(count as usize % 2) else { break };
-            let (ticks, monotonic_ns) = (slot.ticks.load(Relaxed), slot.monotonic_ns.load(Relaxed));
-            core::sync::atomic::fence(Acquire);
-            // Another may have begun to write there, but only after it has counted one more.
-            if count != 0 && header.calibrations.load(Relaxed) == count && self.tick_offset.load(Relaxed) == offset {
-                return Calibration { ticks, monotonic_ns, offset };
-            }
-        }
-        self.start_calibration()
+        self.tick_line.calibrate(self.clock, self.header())
     }
 
     /// Adds to what the header says about the recording as a whole.

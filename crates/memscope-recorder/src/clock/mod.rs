@@ -10,6 +10,8 @@ use memscope_sys::{self as sys, Clock, clock_ns, vdso};
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod counter;
+mod line;
+pub(crate) use line::TickLine;
 
 /// Counter ticks are divided by `1 << SHIFT`: about 6 ns at 2.5 GHz, so that the time between two events mostly fits a
 /// byte. Far below the time a pointer needs to travel between two threads, so the order across threads holds.
@@ -121,7 +123,9 @@ impl Calibration {
     /// Whether the counter was set back since `earlier`, as after the restore of a checkpoint. A reading that is older
     /// on both clocks is just an older reading.
     pub(crate) fn is_behind(&self, earlier: &Calibration) -> bool {
-        self.monotonic_ns >= earlier.monotonic_ns && self.ticks.saturating_add(TOLERANCE) < earlier.ticks
+        let Some(since_ns) = self.monotonic_ns.checked_sub(earlier.monotonic_ns) else { return false };
+        let tolerated = if since_ns > MILLISECOND { 0 } else { TOLERANCE };
+        self.ticks.saturating_add(tolerated) < earlier.ticks
     }
 
     /// This reading, made after the counter was set back, with the offset that continues the line from `start` to
@@ -137,8 +141,9 @@ impl Calibration {
     }
 }
 
+const MILLISECOND: u64 = 1_000_000;
 /// In ticks: about a millisecond of a 2.5 GHz counter. Cores differ by less; what is within it is no step.
-pub(crate) const TOLERANCE: u64 = 2_500_000 >> SHIFT;
+const TOLERANCE: u64 = 2_500_000 >> SHIFT;
 
 #[cfg(test)]
 mod tests {
@@ -164,6 +169,7 @@ mod tests {
         assert!(at(5000, 6_000_000_001, 0).is_behind(&newest));
         assert!(!at(5000, 5_999_999_999, 0).is_behind(&newest));
         assert!(!at(1_000_000_000 - TOLERANCE, 6_000_000_001, 0).is_behind(&newest));
+        assert!(at(1_000_000_000 - TOLERANCE, 6_001_000_001, 0).is_behind(&newest));
         assert!(!at(u64::MAX, u64::MAX, 0).is_behind(&newest));
     }
 
