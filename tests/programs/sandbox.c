@@ -134,6 +134,15 @@ int main(int argc, char **argv) {
     else if (!strcmp(filter, "no-output")) by_prctl(PROGRAM(no_output));
     else if (!strcmp(filter, "standard-streams")) by_system_call(PROGRAM(standard_streams));
     else if (!strcmp(filter, "lying-writes")) by_prctl(PROGRAM(lying_writes));
+    else if (!strcmp(filter, "borrower")) {
+        pid_t child = vfork();
+        if (child == 0) {
+            by_prctl(PROGRAM(few_calls));
+            _exit(0);
+        }
+        int status;
+        if (waitpid(child, &status, 0) != child || status) die("borrower");
+    }
     else if (!strcmp(filter, "children")) by_prctl(PROGRAM(no_directories));
 #ifdef __x86_64__
     else if (!strcmp(filter, "no-counter")) {
@@ -167,5 +176,5 @@ int main(int argc, char **argv) {
     }
     allocate(ROUNDS, 7002);
     if (!strcmp(filter, "strict")) syscall(SYS_exit, 0);
-    _exit(0);
+    exit(0);
 }

@@ -54,3 +54,51 @@ fn move_home(away: &Path, home: &Path) -> io::Result<()> {
     }
     fs::remove_file(away)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process directory whose windows are elsewhere, and that place.
+    fn away() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("msmemscope_1_20260101000000_ascend");
+        fs::create_dir_all(directory.join(SPOOL_DIRECTORY)).unwrap();
+        let away = root.path().join("msmemscope_0_7_msmemscope_1_20260101000000_ascend.windows");
+        fs::write(&away, "windows").unwrap();
+        std::os::unix::fs::symlink(&away, directory.join(SPOOL_DIRECTORY).join(WINDOWS_FILE)).unwrap();
+        (root, directory, away)
+    }
+
+    #[test]
+    fn windows_take_the_place_of_the_link_to_them() {
+        let (_root, directory, away) = away();
+        assert_eq!(place_of_windows(&directory).as_ref(), Some(&away));
+        let home = directory.join(SPOOL_DIRECTORY).join(WINDOWS_FILE);
+        move_home(&away, &home).unwrap();
+        assert_eq!((fs::read_to_string(&home).unwrap().as_str(), away.exists()), ("windows", false));
+        assert_eq!(place_of_windows(&directory), None);
+        assert_eq!(fs::read_dir(home.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_move_that_fails_leaves_everything_as_it_was() {
+        let (_root, directory, away) = away();
+        fs::remove_file(&away).unwrap();
+        let home = directory.join(SPOOL_DIRECTORY).join(WINDOWS_FILE);
+        move_home(&away, &home).unwrap_err();
+        assert_eq!(place_of_windows(&directory), Some(away));
+        assert_eq!(fs::read_dir(home.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_what_the_recorder_made_for_that_process_is_moved() {
+        let (root, directory, away) = away();
+        assert!(is_ours(&away, &directory));
+        assert!(!is_ours(&away, &root.path().join("msmemscope_2_20260101000000_ascend")));
+        assert!(!is_ours(Path::new("/etc/passwd"), &directory));
+        let link = root.path().join("msmemscope_0_8_msmemscope_1_20260101000000_ascend.windows");
+        std::os::unix::fs::symlink(&away, &link).unwrap();
+        assert!(!is_ours(&link, &directory));
+    }
+}

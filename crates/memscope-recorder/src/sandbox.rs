@@ -22,44 +22,67 @@ pub enum Request {
 
 /// Gets the calling thread a lane while it can, if the process is recorded. Called with the guard held.
 pub fn prepare_thread() {
-    if process::current().is_some() {
+    if process::current().is_some() && !is_borrowed() {
         lane::ticks_now();
     }
 }
 
-/// The program is about to make the request; to be followed by [`answered`].
+/// A request that is on its way to the kernel.
+#[must_use]
+pub struct Pending {
+    request: Request,
+    expected: Expected,
+    /// Afterwards there may be no asking.
+    is_borrowed: bool,
+}
+
+/// The program is about to make the request.
 ///
 /// # Safety
 /// A filter is what the program hands to the kernel.
-pub unsafe fn expect(request: Request) -> Expected {
-    match request {
+pub unsafe fn expect(request: Request) -> Pending {
+    let is_borrowed = is_borrowed();
+    let expected = match request {
+        _ if is_borrowed => Expected::Nothing,
         Request::Strict => sandbox::expect_strict(),
         // SAFETY: the caller vouches for it.
         Request::Filter(program) => unsafe { sandbox::expect_filter(program) },
         Request::NoCounter => Expected::Nothing,
+    };
+    Pending { request, expected, is_borrowed }
+}
+
+impl Pending {
+    /// Whether the kernel granted it.
+    pub fn answered(self, granted: bool) {
+        if !granted {
+            return self.expected.was_refused();
+        }
+        // On x86-64 strict mode takes the counter too; and with the counter all clocks go.
+        let counter_goes = match self.request {
+            Request::Strict => cfg!(target_arch = "x86_64"),
+            Request::Filter(_) => false,
+            Request::NoCounter => true,
+        };
+        if counter_goes && !self.is_borrowed {
+            clock::set_gone();
+            lane::close_own();
+            if let Some(process) = process::current() {
+                process.stop(StopReason::Sandbox, Errno::SANDBOX);
+            }
+        }
+        if !matches!(self.expected, Expected::Nothing)
+            && beginnings_are_forbidden()
+            && let Some(process) = process::current()
+        {
+            process.note(notes::SANDBOXED);
+        }
     }
 }
 
-/// Whether the kernel granted what was expected.
-pub fn answered(request: Request, expected: Expected, granted: bool) {
-    if !granted {
-        expected.was_refused();
-        return;
-    }
-    // With strict mode the counter goes too, and with the counter all clocks.
-    if cfg!(target_arch = "x86_64") && matches!(request, Request::Strict | Request::NoCounter) {
-        clock::set_gone();
-        lane::close_own();
-        if let Some(process) = process::current() {
-            process.stop(StopReason::Sandbox, Errno::SANDBOX);
-        }
-    }
-    if !matches!(expected, Expected::Nothing)
-        && beginnings_are_forbidden()
-        && let Some(process) = process::current()
-    {
-        process.note(notes::SANDBOXED);
-    }
+/// Whether this is a child of `vfork`: what it does to itself is not done to its parent, whose memory this is.
+fn is_borrowed() -> bool {
+    process::current().is_some_and(|process| process.pid != sys::getpid())
 }
 
 /// Whether a new thread or child may be without the means to record. Arguments are as ours, but for addresses and numbers.

@@ -165,9 +165,9 @@ fn told<T: Copy>(request: Request, ask: impl FnOnce() -> T, is_granted: impl FnO
         sandbox::prepare_thread();
     }
     // SAFETY: the request is what the program hands to the kernel.
-    let expected = unsafe { sandbox::expect(request) };
+    let pending = unsafe { sandbox::expect(request) };
     let answer = ask();
-    sandbox::answered(request, expected, is_granted(answer));
+    pending.answered(is_granted(answer));
     answer
 }
 

@@ -131,12 +131,14 @@ impl Calibration {
     /// This reading, made after the counter was set back, with the offset that continues the line from `start` to
     /// `newest`: recorded ticks never decrease, and events before the step keep their time.
     pub(crate) fn after_step(self, start: &Calibration, newest: &Calibration) -> Calibration {
-        let known_ns = u128::from(newest.monotonic_ns.saturating_sub(start.monotonic_ns));
-        let known_ticks = u128::from(newest.ticks.saturating_sub(start.ticks));
+        let known_ns = newest.monotonic_ns.saturating_sub(start.monotonic_ns);
+        let known_ticks = newest.ticks.saturating_sub(start.ticks);
         let since_ns = self.monotonic_ns.saturating_sub(newest.monotonic_ns);
-        // A tick is never shorter than a nanosecond: without a rate, one too many does no harm.
-        let since_ticks = (u128::from(since_ns) * known_ticks).checked_div(known_ns).unwrap_or(u128::from(since_ns));
-        let ticks = newest.ticks.saturating_add(since_ticks.max(1).min(u128::from(u64::MAX)) as u64);
+        // A tick is never shorter than a nanosecond: without a rate, one too many does no harm. Floating point, because a
+        // division of 128 bits is a library's function, which not every architecture has without the rest of it.
+        let rate = if known_ns == 0 { 1.0 } else { known_ticks as f64 / known_ns as f64 };
+        let since_ticks = (since_ns as f64 * rate + 0.5) as u64;
+        let ticks = newest.ticks.saturating_add(since_ticks.max(1));
         Calibration { ticks, monotonic_ns: self.monotonic_ns, offset: ticks.wrapping_sub(self.counter()) }
     }
 }
