@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A directory that is served by another process.
@@ -50,11 +50,21 @@ impl Drop for Served {
     }
 }
 
+/// The command `msmemscope`.
+fn command() -> Command {
+    let library = memscope_tests::library("libascend_kernel_hook.so");
+    Command::new(library.parent().and_then(Path::parent).expect("an installation").join("bin/msmemscope"))
+}
+
 /// Starts the program, has `meanwhile` done while it waits, and lets it go on to its end, which is a good one.
-fn run(workshop: &Workshop, recorder: &Recorder, meanwhile: impl FnOnce()) -> std::process::Output {
+fn run(workshop: &Workshop, recorder: &Recorder, meanwhile: impl FnOnce()) -> Output {
+    run_with(workshop, recorder, &[], meanwhile)
+}
+
+fn run_with(workshop: &Workshop, recorder: &Recorder, arguments: &[&str], meanwhile: impl FnOnce()) -> Output {
     let program = workshop.compile("unreliable.c");
     let mut command = Command::new(program);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = recorder.apply(&mut command).spawn().expect("the program starts");
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("the program is there");
@@ -141,9 +151,7 @@ fn the_command_brings_the_windows_home() {
     let workshop = Workshop::new();
     let served = Served::new(&workshop);
     let program = workshop.compile("unreliable.c");
-    let command = memscope_tests::library("libascend_kernel_hook.so");
-    let command = command.parent().and_then(Path::parent).expect("an installation").join("bin/msmemscope");
-    let mut command = Command::new(command);
+    let mut command = command();
     command.arg("--device=cpu").arg(format!("--output={}", served.mounted.display())).arg("--").arg(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = finish(command.spawn().expect("the command starts"));
@@ -161,6 +169,30 @@ fn the_command_brings_the_windows_home() {
         let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().contains(name)).collect();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+#[test]
+fn an_export_leaves_the_windows_of_a_running_process_alone_and_brings_them_home_later() {
+    let workshop = Workshop::new();
+    let served = Served::new(&workshop);
+    let export = || {
+        let mut export = command();
+        export.arg("export").arg(&served.mounted);
+        export.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = finish(export.spawn().expect("the command starts"));
+        assert!(output.status.success(), "{output:?}");
+    };
+    let mut away = PathBuf::new();
+    // The program closes our descriptors, which does not make it another's.
+    let output = run_with(&workshop, &Recorder::into_directory(&served.mounted), &["close"], || {
+        export();
+        away = windows(&served.mounted);
+        assert!(away.is_file());
+    });
+    export();
+    assert!(!away.exists());
+    let recording = Recording::open(&served.mounted, output);
+    assert_eq!(recording.only().assert_sound().tally(8002), (100_000, 100_000, 0));
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Life {
 }
 
 /// Whether the process number still stands for the recorded program.
-pub(crate) fn runs(info: &ProcessInfo) -> bool {
+fn runs(info: &ProcessInfo) -> bool {
     std::fs::read_link(format!("/proc/{}/exe", info.pid)).is_ok_and(|exe| exe == Path::new(&info.executable))
 }
 

@@ -1,13 +1,12 @@
 //! Windows that were kept on a local file system, because the output's is none to map files from: once their process has
 //! ended they are moved to where they belong.
-use memscope_model::{Process, SPOOL_DIRECTORY, WINDOWS_FILE};
-use std::fs::{self, File};
+use memscope_model::{SPOOL_DIRECTORY, WINDOWS_FILE};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::printer::Printer;
-use crate::process_report::runs;
 
 /// Where the windows of a process directory are, if not in it.
 pub(crate) fn place_of_windows(directory: &Path) -> Option<PathBuf> {
@@ -18,17 +17,20 @@ pub(crate) fn place_of_windows(directory: &Path) -> Option<PathBuf> {
 pub(crate) fn bring(output: &Path, printer: &Printer) {
     let inside = fs::read_dir(output).into_iter().flatten().flatten().map(|entry| entry.path());
     for directory in inside.chain([output.to_owned()]) {
+        // What is not there the reader tells.
         let Some(away) = place_of_windows(&directory) else { continue };
-        // What is not there, or is no recording, the reader tells.
-        let Ok(process) = Process::open(&directory) else { continue };
-        if !is_ours(&away, &directory) || runs(process.info()) {
+        if !is_ours(&away, &directory) || is_in_use(&away) {
             continue;
         }
         if let Err(error) = move_home(&away, &directory.join(SPOOL_DIRECTORY).join(WINDOWS_FILE)) {
-            let pid = process.info().pid;
-            printer.error(&format_args!("the windows of process {pid} stay at {}: {error}", away.display()));
+            printer.error(&format_args!("a part of the recording stays at {}: {error}", away.display()));
         }
     }
+}
+
+/// Whether a process still records there: it holds a lock as long as it lives, whatever it does to its descriptors.
+fn is_in_use(away: &Path) -> bool {
+    File::open(away).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// A link in somebody's output may lead anywhere: only what the recorder made is moved.
@@ -58,6 +60,8 @@ fn move_home(away: &Path, home: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::brand::Brand;
+    use crate::settings::LogLevel;
 
     /// A process directory whose windows are elsewhere, and that place.
     fn away() -> (tempfile::TempDir, PathBuf, PathBuf) {
@@ -89,6 +93,19 @@ mod tests {
         move_home(&away, &home).unwrap_err();
         assert_eq!(place_of_windows(&directory), Some(away));
         assert_eq!(fs::read_dir(home.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn windows_of_a_process_that_lives_stay_where_they_are() {
+        let (root, directory, away) = away();
+        let held = File::open(&away).unwrap();
+        held.lock().unwrap();
+        let printer = Printer::new(Brand::default(), LogLevel::Error);
+        bring(root.path(), &printer);
+        assert_eq!(place_of_windows(&directory).as_ref(), Some(&away));
+        drop(held);
+        bring(root.path(), &printer);
+        assert_eq!((place_of_windows(&directory), away.exists()), (None, false));
     }
 
     #[test]

@@ -79,7 +79,9 @@ pub(crate) fn create_windows(windows: &mut SpoolFile, spool: &Path, run_id: u64)
         if windows.create(sys::O_RDWR).is_err() {
             continue;
         }
-        let linked = link(&mut windows.path, spool, target.as_c_str());
+        // Whoever brings the file home sees by the lock that it is in use; the mappings hold it.
+        let linked = windows.descriptor().and_then(sys::lock);
+        let linked = linked.and_then(|()| link(&mut windows.path, spool, target.as_c_str()));
         windows.path.clear();
         windows.path.push(target.bytes());
         if linked.is_err() {

@@ -117,6 +117,13 @@ pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
     result(unsafe { syscall6(nr::FALLOCATE, [fd.0 as usize, 0, offset as usize, length as usize, 0, 0]) }).map(drop)
 }
 
+/// Locks the open file for as long as it is open or mapped anywhere, if nobody else has: `flock`.
+pub fn lock(fd: Fd) -> Result<(), Errno> {
+    const LOCK_EXCLUSIVE_OR_FAIL: usize = 2 | 4;
+    // SAFETY: no memory is involved.
+    result(unsafe { syscall6(nr::FLOCK, [fd.0 as usize, LOCK_EXCLUSIVE_OR_FAIL, 0, 0, 0, 0]) }).map(drop)
+}
+
 /// Moves `fd` to a free number not below `lowest`, close-on-exec.
 pub fn dup_above(fd: Fd, lowest: i32) -> Result<Fd, Errno> {
     const F_DUPFD_CLOEXEC: usize = 1030;

@@ -24,6 +24,7 @@ pub(crate) unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
 /// System call numbers of this architecture.
 pub mod nr {
     pub const FCNTL: usize = 25;
+    pub const FLOCK: usize = 32;
     pub const MKDIRAT: usize = 34;
     pub const UNLINKAT: usize = 35;
     pub const SYMLINKAT: usize = 36;

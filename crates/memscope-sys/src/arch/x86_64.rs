@@ -38,6 +38,7 @@ pub mod nr {
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
     pub const FCNTL: usize = 72;
+    pub const FLOCK: usize = 73;
     pub const GETEUID: usize = 107;
     pub const GETPPID: usize = 110;
     pub const STATFS: usize = 137;
