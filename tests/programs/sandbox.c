@@ -60,6 +60,9 @@ static struct sock_filter no_directories[] = {
 #endif
     ELSE(ALLOW)};
 
+/// As kernels and emulators answer that do not have the call.
+static struct sock_filter no_reservation[] = {NUMBER, ON(SYS_fallocate, SECCOMP_RET_ERRNO | ENOSYS), ELSE(ALLOW)};
+
 static void die(const char *what) {
     perror(what);
     exit(2);
@@ -134,6 +137,12 @@ int main(int argc, char **argv) {
     else if (!strcmp(filter, "no-output")) by_prctl(PROGRAM(no_output));
     else if (!strcmp(filter, "standard-streams")) by_system_call(PROGRAM(standard_streams));
     else if (!strcmp(filter, "lying-writes")) by_prctl(PROGRAM(lying_writes));
+    else if (!strcmp(filter, "no-reservation")) {
+        // The next image does not know of the filter it has.
+        by_prctl(PROGRAM(no_reservation));
+        execl("/proc/self/exe", argv[0], "refused", argv[2], NULL);
+        die("exec");
+    }
     else if (!strcmp(filter, "borrower")) {
         pid_t child = vfork();
         if (child == 0) {

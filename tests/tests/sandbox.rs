@@ -131,6 +131,14 @@ fn a_filter_of_a_child_that_borrows_the_memory_is_not_the_parents() {
 }
 
 #[test]
+fn a_system_without_reservations_is_recorded() {
+    let recording = run("no-reservation");
+    let [before, after] = recording.processes.as_slice() else { panic!("{:?}", recording.commands()) };
+    assert_eq!(before.assert_sound().tally(7000), (BEFORE, BEFORE, 0));
+    assert_accounted(after.assert_sound(), 2 * ROUNDS);
+}
+
+#[test]
 fn a_filter_the_kernel_does_not_take_changes_nothing() {
     let recording = run("refused");
     let process = recording.only().assert_sound();
