@@ -75,6 +75,7 @@ packages-build:
 
 packages-test:
 	@scripts/packages cc:gcc c++:g++ python3:python3 nm:binutils readelf:binutils setpriv:util-linux \
+	    unshare:util-linux bindfs:bindfs \
 	    /usr/lib/x86_64-linux-gnu/libjemalloc.so.2:libjemalloc2
 
 clean:

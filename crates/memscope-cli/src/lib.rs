@@ -28,6 +28,7 @@ pub mod settings;
 pub mod signals;
 mod summary;
 pub mod usage_error;
+mod windows_home;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! What one recorded process came to, ready to be printed.
 use crate::call_site::CallSites;
 use crate::own_allocator;
+use crate::windows_home;
 use memscope_analysis::{PoolTally, StackUsage, Usage};
 use memscope_model::{
     Device, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId, header_notes,
@@ -143,7 +144,7 @@ impl ProcessReport {
         pools.sort_by_key(|pool| (pool.device, pool.pool));
         let refused = outcome.out_of_memory.iter().take(REFUSALS);
         let refusals = refused.map(|refused| refusal(refused, info, stacks_recorded, &mut sites)).collect();
-        let mut notes = notes_of(info, depth("py") > 0);
+        let mut notes = notes_of(info, directory, depth("py") > 0);
         if process.config("cpu") == Some("1") {
             notes.extend(own_allocator::note(&info.executable, &outcome));
         }
@@ -232,7 +233,7 @@ fn by_place(usages: Vec<StackUsage>, shown: usize, sites: &mut CallSites<'_>) ->
 }
 
 /// What the recording could not see, by the bits of the process header.
-const NOTES: [(u32, &str); 2] = [
+const NOTES: [(u32, &str); 3] = [
     (
         header_notes::PROFILING_TAKEN,
         "another profiler holds the profiling callbacks: kernel launches have no names, stream or task ids and no device \
@@ -243,9 +244,14 @@ const NOTES: [(u32, &str); 2] = [
         "the driver's task log could not be started (another profiler may have it): kernels of that device have no \
          device times",
     ),
+    (
+        header_notes::SANDBOXED,
+        "the program installed a seccomp filter that forbids system calls of the recorder: threads and forked children \
+         that began under it are not recorded",
+    ),
 ];
 
-fn notes_of(info: &ProcessInfo, python_wanted: bool) -> Vec<String> {
+fn notes_of(info: &ProcessInfo, directory: &Path, python_wanted: bool) -> Vec<String> {
     let (major, minor) = (info.python_version >> 8, info.python_version & 0xff);
     // The one that names a version.
     let python = (python_wanted && info.python_unknown()).then(|| {
@@ -254,5 +260,25 @@ fn notes_of(info: &ProcessInfo, python_wanted: bool) -> Vec<String> {
         )
     });
     let told = NOTES.iter().filter(|(bit, _)| info.notes & bit != 0).map(|(_, sentence)| (*sentence).to_owned());
-    python.into_iter().chain(told).collect()
+    let elsewhere = info.windows_elsewhere().then(|| match windows_home::place_of_windows(directory) {
+        Some(place) => format!(
+            "the output is on a file system that mappings cannot rely on: the newest part of the recording (its windows) \
+             is at {}",
+            place.display()
+        ),
+        None => "the output is on a file system that mappings cannot rely on: the windows were on a local one while the \
+                 process ran"
+            .to_owned(),
+    });
+    let strays = (info.strays > 0).then(|| {
+        let left = match info.strays_left {
+            0 => "taken back".to_owned(),
+            left => format!("{left} of them are still there"),
+        };
+        format!(
+            "{} of the recording went into a file that the program had just opened under our descriptor: {left}",
+            crate::quantity::counted(u64::from(info.strays), "block", "blocks")
+        )
+    });
+    python.into_iter().chain(told).chain(elsewhere).chain(strays).collect()
 }

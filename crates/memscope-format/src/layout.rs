@@ -50,7 +50,7 @@ pub enum StopReason {
     WriteFailed = 1,
     /// The size cap the user set was reached.
     SizeCap = 2,
-    /// The program forbade itself, by a seccomp filter, the system calls that recording needs.
+    /// The program installed a seccomp filter that forbids what recording needs.
     Sandbox = 3,
 }
 
@@ -69,6 +69,10 @@ pub mod notes {
     pub const PROFILING_TAKEN: u32 = 4;
     /// Kernels were asked for and a device's task log could not be had.
     pub const TASK_LOG_REFUSED: u32 = 8;
+    /// The windows are on another file system than the rest of the recording, which may fail under a mapping.
+    pub const WINDOWS_ELSEWHERE: u32 = 0x80;
+    /// The program installed a seccomp filter under which threads and children that begin later cannot be recorded.
+    pub const SANDBOXED: u32 = 0x100;
 }
 
 pub const CONFIG_CAPACITY: usize = 1536;

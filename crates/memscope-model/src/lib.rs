@@ -54,6 +54,7 @@ pub use event::{
 pub use kernel_books::KernelCounts;
 pub use memscope_format::decode::{ProcessInfo, ProcessState};
 pub use memscope_format::layout::notes as header_notes;
+pub use memscope_format::layout::{SPOOL_DIRECTORY, WINDOWS_FILE};
 pub use outcome::{LiveBlock, OutOfMemory, Outcome, PoolUsage};
 pub use process::Process;
 pub use stacks::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};

@@ -67,7 +67,9 @@ impl Process {
 
 /// The spool directory in or at `directory`.
 pub(crate) fn spool_directory(directory: &Path) -> Option<PathBuf> {
-    [directory.join(layout::SPOOL_DIRECTORY), directory.to_owned()]
-        .into_iter()
-        .find(|candidate| candidate.join(layout::WINDOWS_FILE).is_file())
+    [directory.join(layout::SPOOL_DIRECTORY), directory.to_owned()].into_iter().find(|candidate| {
+        let windows = candidate.join(layout::WINDOWS_FILE);
+        // A link to where they are not is told as such.
+        windows.is_file() || windows.is_symlink()
+    })
 }

@@ -687,7 +687,7 @@ fn stop_reason(spool: &Spool) -> Option<String> {
         }
         StopReason::SizeCap => Some("the size limit of the recording was reached".to_owned()),
         StopReason::Sandbox => {
-            Some("the program forbade itself, by a seccomp filter, the system calls that recording needs".to_owned())
+            Some("a seccomp filter of the program, or PR_SET_TSC, forbids what recording needs".to_owned())
         }
     }
 }

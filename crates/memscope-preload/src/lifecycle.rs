@@ -3,6 +3,7 @@ use core::ffi::{c_char, c_int};
 
 // The loader passes argc, argv and envp; we need none of them.
 extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_char) {
+    crate::hooks::find_sandbox_originals();
     memscope_recorder::initialise();
     crate::hooks::find_originals();
 }

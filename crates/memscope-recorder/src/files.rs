@@ -8,6 +8,7 @@ use crate::forks::{self, Which};
 use crate::names::Path;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use memscope_format::layout::{WINDOW_HEADER_SIZE, WindowHeader};
 use memscope_sys::{self as sys, Errno, Fd, FileId, Limit, Part};
 
 /// Zeroed memory is a file not yet created.
@@ -33,7 +34,7 @@ impl SpoolFile {
     pub(crate) fn create(&mut self, which: Which, flags: usize) -> Result<(), Errno> {
         self.flags = flags;
         self.is_events = matches!(which, Which::Events);
-        self.keep(park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL)?))
+        self.keep(park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL | sys::O_NOFOLLOW)?))
     }
 
     /// Takes a file that somebody else made and opened. It has no path here and cannot be opened again.
@@ -79,7 +80,7 @@ impl SpoolFile {
     /// Appends a block by one `write`. A short one leaves a torn block, which readers recognise, and is made again.
     ///
     /// # Safety
-    /// The parts must be readable.
+    /// The parts are a sealed header and a payload that is readable and has a window's header, nobody else's, before it.
     pub(crate) unsafe fn append(&self, block: &[Part; 2], mut strayed: impl FnMut(Stray)) -> Result<(), Errno> {
         const TRIES: usize = 8;
         let length = block.iter().map(|part| part.length).sum();
@@ -95,7 +96,9 @@ impl SpoolFile {
             let written = unsafe {
                 match sys::append(descriptor, block) {
                     // Before Linux 4.16; our own descriptor appends anyway.
-                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => sys::write(descriptor, block),
+                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => sys::write_parts(descriptor, block),
+                    // Of all writes a program that sandboxes itself allows the plainest.
+                    Err(Errno::SANDBOX) => write_from_window(descriptor, block),
                     answer => answer,
                 }
             };
@@ -118,8 +121,27 @@ impl SpoolFile {
     }
 
     /// Whether the file may grow to `size`: beyond the process's own limit a write would raise SIGXFSZ in it.
-    pub(crate) fn may_grow_to(size: u64) -> bool {
-        sys::limit(Limit::FileSize).is_ok_and(|limit| size <= limit)
+    pub(crate) fn may_grow_to(size: u64) -> Result<(), Errno> {
+        if size <= sys::limit(Limit::FileSize)? { Ok(()) } else { Err(Errno::ENOSPC) }
+    }
+}
+
+/// Writes a block as one range: the window it is in, with the checksum in its header for the moment.
+///
+/// # Safety
+/// As for [`SpoolFile::append`].
+#[cold]
+unsafe fn write_from_window(descriptor: Fd, [header, payload]: &[Part; 2]) -> Result<usize, Errno> {
+    const CHECKSUM: usize = core::mem::offset_of!(WindowHeader, checksum);
+    // SAFETY: the caller vouches for the header before the payload; both headers are as long, and aligned as it is.
+    unsafe {
+        let window = payload.data.sub(WINDOW_HEADER_SIZE).cast_mut();
+        let place = window.add(CHECKSUM).cast::<u64>();
+        let kept = place.read();
+        place.write(header.data.add(CHECKSUM).cast::<u64>().read_unaligned());
+        let written = sys::write(descriptor, Part { data: window, length: header.length + payload.length });
+        place.write(kept);
+        written
     }
 }
 

@@ -47,7 +47,6 @@ pub(crate) struct Lane {
     tables: *mut Tables,
     wants_stacks: bool,
     owner: AtomicU32,
-    calibration_pause: u64,
 }
 
 /// What a lane remembers of stacks and paths, in memory of its own. Zeroes are empty tables.
@@ -142,7 +141,7 @@ unsafe fn at_hand<'l>(slot: *mut Slot, suits: impl FnOnce(&Lane) -> bool) -> Opt
     }
     // Last: it takes as long as all the rest.
     let ticks = clock::ticks(ClockKind::Counter);
-    if ticks >= lane.writer.next_calibration {
+    if lane.writer.is_calibration_due(ticks) {
         return None;
     }
     Some((lane, ticks))
@@ -163,7 +162,8 @@ pub unsafe fn host_moved(old: usize, new: usize, size: usize, began: u64, entry:
         let events = if new == 0 { 1 } else { 2 };
         record(entry, events, |lane, ticks, stack| {
             let slot = slot::current();
-            lane.writer.host_free(slot, began, old as u64, StackRef::NONE, events - 1);
+            // The counter may have been set back since.
+            lane.writer.host_free(slot, began.min(ticks), old as u64, StackRef::NONE, events - 1);
             if new == 0 {
                 return;
             }
@@ -189,7 +189,7 @@ pub fn ticks_now() -> u64 {
             lane = own_lane(slot);
             Slot::set(slot, Progress::IDLE);
         }
-        if lane.is_null() { 0 } else { clock::ticks((*lane).writer.clock) }
+        if lane.is_null() || !(*lane).writer.is_open() { 0 } else { clock::ticks((*lane).writer.clock) }
     }
 }
 
@@ -238,6 +238,19 @@ pub(crate) unsafe fn put_writer(lane: *mut Lane, writer: &MaybeUninit<Writer>) {
     unsafe {
         ptr::copy_nonoverlapping(writer.as_ptr(), ptr::addr_of_mut!((*lane).writer), 1);
         (*lane).writer.pretend();
+    }
+}
+
+/// The calling thread records nothing any more; what it would have is counted as lost.
+pub(crate) fn close_own() {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own, and so is the lane it names; a forked child's is zeroed.
+    unsafe {
+        if let Some(lane) = (*slot).lane.as_mut()
+            && lane.owner.load(Relaxed) != 0
+        {
+            lane.writer.close();
+        }
     }
 }
 
@@ -302,12 +315,12 @@ pub unsafe fn host_unmap(address: usize, size: usize) {
 pub unsafe fn host_remapped(old: (usize, usize), new: (usize, usize), began: u64, entry: Entry) {
     // SAFETY: passed on.
     unsafe {
-        record(entry, 1, |lane, _, stack| {
+        record(entry, 1, |lane, ticks, stack| {
             let (old, old_size) = (old.0 as u64, old.1 as u64);
             let (new, new_size) = (new.0 as u64, new.1 as u64);
             let record = Extended::HostRemap { old, old_size, new, new_size, stack };
             // Stamped with the earlier time: afterwards another thread may have been given the old range.
-            lane.writer.extended_event(began, &record);
+            lane.writer.extended_event(began.min(ticks), &record);
         });
     }
 }
@@ -329,8 +342,8 @@ pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut L
         }
         if let Some(lane) = lane.as_mut() {
             let ticks = clock::ticks(lane.writer.clock);
-            if ticks >= lane.writer.next_calibration {
-                lane.calibrate();
+            if lane.writer.is_calibration_due(ticks) {
+                lane.writer.calibrate(ticks);
             }
             match lane.stack(entry) {
                 Some(stack) => write(lane, ticks, stack),
@@ -378,8 +391,12 @@ unsafe fn own_lane(slot: *mut Slot) -> *mut Lane {
         (*slot).lane = ptr::null_mut();
         if let Some(process) = process::ensure()
             && !process.is_stopped()
+            && !clock::is_gone()
         {
             let thread = sys::gettid();
+            if thread == 0 {
+                return ptr::null_mut();
+            }
             if let Some(lane) = take_over(process, thread).or_else(|| Lane::create(process, thread)) {
                 (*slot).lane = lane.as_ptr();
             }
@@ -463,8 +480,6 @@ impl Lane {
             if let Some(stacks) = (*lane).stacks() {
                 stacks.configure(config);
             }
-            (*lane).calibration_pause = FIRST_CALIBRATION_PAUSE;
-            (*lane).writer.next_calibration = (*lane).writer.last.ticks + FIRST_CALIBRATION_PAUSE;
             (*lane).owner.store(thread, Release);
         }
         Some(lane)
@@ -488,7 +503,8 @@ impl Lane {
     #[inline(always)]
     unsafe fn stack(&mut self, entry: Entry) -> Option<StackRef> {
         if !(self.wants_stacks && entry.wants_stack() && control::is_tracing()) {
-            return Some(StackRef::NONE);
+            // A calibration may have ended the window, or all of them.
+            return self.writer.make_ready().then_some(StackRef::NONE);
         }
         // SAFETY: a lane that wants stacks has tables of its own.
         let stacks = unsafe { &mut (*self.tables).stacks };
@@ -501,17 +517,6 @@ impl Lane {
             return None;
         }
         ready.then_some(stack)
-    }
-
-    /// Pairs ticks and time again, at doubling distances: a short run gets its rate early, a long one stays on time.
-    #[cold]
-    fn calibrate(&mut self) {
-        // SAFETY: a lane exists only in a recording process.
-        if let Some(process) = process::ensure() {
-            let now = process.calibrate();
-            self.calibration_pause = (self.calibration_pause * 2).min(LONGEST_CALIBRATION_PAUSE);
-            self.writer.next_calibration = now.ticks + self.calibration_pause;
-        }
     }
 }
 
@@ -526,6 +531,9 @@ const KEPT: u32 = u32::MAX;
 pub(crate) unsafe fn keep(lane: *mut Lane) -> *mut Lane {
     let Some(process) = process::ensure() else { return ptr::null_mut() };
     let thread = sys::gettid();
+    if thread == 0 {
+        return ptr::null_mut();
+    }
     let slot = slot::current();
     // SAFETY: the slot is the thread's own; the caller vouches for the lane, and a new one is ours.
     unsafe {
@@ -542,7 +550,3 @@ pub(crate) unsafe fn keep(lane: *mut Lane) -> *mut Lane {
     }
     lane
 }
-
-/// In ticks: about a millisecond and about a second of a 2.5 GHz counter.
-const FIRST_CALIBRATION_PAUSE: u64 = 2_500_000 >> clock::SHIFT;
-const LONGEST_CALIBRATION_PAUSE: u64 = 2_500_000_000 >> clock::SHIFT;

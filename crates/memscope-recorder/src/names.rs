@@ -1,29 +1,39 @@
 //! Path names, built without formatting machinery.
 use core::ffi::CStr;
 
-/// A C string in a fixed buffer. Zeroed memory is an empty one. Never on a stack: threads may have 16 KiB of it.
-pub(crate) struct Path {
-    bytes: [u8; Path::CAPACITY],
+/// A C string in a fixed buffer. Zeroed memory is an empty one. One that holds any path is never on a stack: threads may
+/// have 16 KiB of it.
+pub(crate) struct Path<const CAPACITY: usize = ANY_PATH> {
+    bytes: [u8; CAPACITY],
     length: usize,
     overflowed: bool,
 }
 
-impl Path {
-    const CAPACITY: usize = 4096 + 256;
+const ANY_PATH: usize = 4096 + 256;
 
-    #[cfg(test)]
-    pub(crate) const fn new() -> Path {
-        Path { bytes: [0; Path::CAPACITY], length: 0, overflowed: false }
+impl<const CAPACITY: usize> Path<CAPACITY> {
+    pub(crate) const fn new() -> Path<CAPACITY> {
+        Path { bytes: [0; CAPACITY], length: 0, overflowed: false }
     }
 
     /// Makes it what `other` is, without a copy in between.
-    pub(crate) fn copy_from(&mut self, other: &Path) {
+    pub(crate) fn copy_from(&mut self, other: &Path<CAPACITY>) {
         self.bytes.copy_from_slice(&other.bytes);
         (self.length, self.overflowed) = (other.length, other.overflowed);
     }
 
     pub(crate) fn length(&self) -> usize {
         self.length
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    /// Makes it a new one.
+    pub(crate) fn clear(&mut self) {
+        self.truncate(0);
+        self.overflowed = false;
     }
 
     /// Takes back what was appended since the path had this length.
@@ -35,10 +45,10 @@ impl Path {
     }
 
     /// Appends. A path that does not fit stays empty whatever is appended, and opening an empty path fails cleanly.
-    pub(crate) fn push(&mut self, part: &[u8]) -> &mut Path {
+    pub(crate) fn push(&mut self, part: &[u8]) -> &mut Self {
         let end = self.length + part.len();
         match self.bytes.get_mut(self.length..end) {
-            Some(room) if end < Path::CAPACITY => {
+            Some(room) if end < CAPACITY => {
                 room.copy_from_slice(part);
                 self.length = end;
             }
@@ -47,7 +57,7 @@ impl Path {
         self
     }
 
-    pub(crate) fn push_number(&mut self, number: u64, width: usize) -> &mut Path {
+    pub(crate) fn push_number(&mut self, number: u64, width: usize) -> &mut Self {
         let mut digits = [b'0'; 20];
         let mut rest = number;
         let mut used = 0;
@@ -64,7 +74,7 @@ impl Path {
     }
 
     /// Appends `YYYYmmddHHMMSS` of seconds since the epoch, already shifted to local time.
-    pub(crate) fn push_timestamp(&mut self, local_seconds: i64) -> &mut Path {
+    pub(crate) fn push_timestamp(&mut self, local_seconds: i64) -> &mut Self {
         let (days, second) = (local_seconds.div_euclid(86_400), local_seconds.rem_euclid(86_400));
         let (year, month, day) = civil(days);
         self.push_number(year, 4).push_number(month, 2).push_number(day, 2);
@@ -111,7 +121,7 @@ mod tests {
             (1_709_251_199, "/20240229235959"),
             (4_102_444_800, "/21000101000000"),
         ] {
-            let mut path = Path::new();
+            let mut path = Path::<64>::new();
             path.push(b"/").push_timestamp(seconds);
             assert_eq!(path.as_c_str().to_str().unwrap(), expected);
         }
@@ -119,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_path_that_does_not_fit_stays_empty() {
-        let mut path = Path::new();
+        let mut path = Path::<ANY_PATH>::new();
         path.push(b"/").push(&[b'a'; 4400]).push(b"/b");
         assert_eq!(path.as_c_str(), c"");
     }

@@ -1,5 +1,5 @@
 //! One recording per process image, and one per forked child.
-use crate::clock::Calibration;
+use crate::clock::{self, Calibration, TickLine};
 use crate::config::{self, Config, Wanted};
 use crate::control;
 use crate::device::Devices;
@@ -47,7 +47,7 @@ pub(crate) struct Process {
     next_lane_pause: AtomicU32,
     pub(crate) free_windows: FreeWindows,
     stopped: AtomicBool,
-    calibrating: AtomicBool,
+    tick_line: TickLine,
     pub(crate) kernels: Kernels,
     pub(crate) devices: Devices,
 }
@@ -289,6 +289,7 @@ fn wait(word: &AtomicU32, value: u32, milliseconds: u64) {
 }
 
 fn prepare_image() -> bool {
+    clock::initialise();
     let Some(config) = config::from_environment() else { return false };
     let size = size_of::<Process>().next_multiple_of(4096);
     let Ok(page) = sys::map_anonymous(size) else { return false };
@@ -486,8 +487,8 @@ impl Process {
             self.stop(StopReason::SizeCap, Errno(0));
             return Err(AppendError::Final);
         }
-        if !SpoolFile::may_grow_to(size) {
-            self.stop(StopReason::WriteFailed, Errno::ENOSPC);
+        if let Err(error) = SpoolFile::may_grow_to(size) {
+            self.stop(StopReason::WriteFailed, error);
             return Err(AppendError::Final);
         }
         let strayed = |stray: Stray| {
@@ -522,6 +523,10 @@ impl Process {
 
     /// Ends the recording of this process; the first reason stands.
     pub(crate) fn stop(&self, reason: StopReason, error: Errno) {
+        let (reason, error) = match error {
+            Errno::SANDBOX => (StopReason::Sandbox, Errno(0)),
+            _ => (reason, error),
+        };
         if !self.stopped.swap(true, AcqRel) {
             let header = self.header();
             header.stop_errno.store(error.0 as u32, Relaxed);
@@ -529,20 +534,9 @@ impl Process {
         }
     }
 
-    /// Writes down the newest pairing of ticks and time. Two slots in turn: a kill in between leaves the older one whole.
+    /// Pairs ticks and time anew and writes the pair down.
     pub(crate) fn calibrate(&self) -> Calibration {
-        let now = Calibration::now(self.clock());
-        if !self.calibrating.swap(true, Acquire) {
-            let header = self.header();
-            let next = header.calibrations.load(Relaxed) + 1;
-            if let Some(slot) = header.calibration_slots.get(next as usize % 2) {
-                slot.ticks.store(now.ticks, Relaxed);
-                slot.monotonic_ns.store(now.monotonic_ns, Relaxed);
-                header.calibrations.store(next, Release);
-            }
-            self.calibrating.store(false, Release);
-        }
-        now
+        self.tick_line.calibrate(self.clock(), self.header())
     }
 
     /// Adds to what the header says about the recording as a whole.

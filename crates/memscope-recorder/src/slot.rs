@@ -207,7 +207,10 @@ unsafe fn word_stays(slot: *const Slot) -> bool {
         let (guard, is_mark) = ((*slot).guard & !MARK, (*slot).guard & MARK != 0);
         let word = if is_mark { MARK_WORD } else { (*slot).guard_word };
         // 0: a signal handler had the guard while it was being taken.
-        word == 0 || memscope_sys::is_readable(guard) && *(guard as *const usize) == word
+        // Where the program forbids to ask, the hook counts as there: rather one event too few than a torn one.
+        word == 0
+            || !memscope_sys::knows_what_is_readable()
+            || memscope_sys::is_readable(guard) && *(guard as *const usize) == word
     }
 }
 
@@ -237,7 +240,7 @@ unsafe fn by_place(slot: *mut Slot, guard: usize) -> Nested {
     // SAFETY: the caller passes the thread's own slot and its own guard.
     unsafe {
         let is_outer = (guard & !MARK).wrapping_sub((*slot).guard & !MARK) <= SAME_STACK;
-        if is_outer && !memscope_sys::is_on_signal_stack() || !word_stays(slot) {
+        if is_outer && memscope_sys::is_on_signal_stack() == Some(false) || !word_stays(slot) {
             return Slot::replace_abandoned(slot, guard);
         }
         // Our own work calls no hooked function where the stack cannot be walked.

@@ -5,14 +5,15 @@ use crate::files::SpoolFile;
 use crate::forks::Which;
 use crate::keeper;
 use crate::names::Path;
+use crate::placement;
 use crate::process::{self, Attempt, Files};
 use crate::stacks;
 use crate::windows::reserve;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use memscope_format::keeper::Reason;
 use memscope_format::layout::{
-    self, ClockKind, EVENTS_FILE, PROCESS_HEADER_SIZE, ProcessHeader, SPOOL_DIRECTORY, WINDOW_SIZE, WINDOWS_FILE,
+    self, ClockKind, EVENTS_FILE, PROCESS_HEADER_SIZE, ProcessHeader, SPOOL_DIRECTORY, WINDOW_SIZE, notes,
 };
 use memscope_sys::{self as sys, Clock, Errno, clock_ns};
 
@@ -27,16 +28,24 @@ use memscope_sys::{self as sys, Clock, Errno, clock_ns};
 pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno> {
     let config = process::config();
     let kind = clock::kind();
-    let calibration = Calibration::now(kind);
+    let calibration = Calibration::now(kind, 0).ok_or(Errno::SANDBOX)?;
+    if pid == 0 {
+        return Err(Errno::SANDBOX);
+    }
     let realtime_ns = clock_ns(Clock::Realtime);
     // SAFETY: zeroed memory is valid `Files`, and nobody else has a reference to them.
     let Files { windows, events } = unsafe { &mut (*attempt).files };
-    if let Err(error) = make_files(config, pid, realtime_ns, windows, events) {
-        // Another user, another root: the command that started the run can make them.
-        let (windows_file, events_file) = keeper::ask_for_files(config, error)?;
-        windows.adopt(Which::Windows, windows_file)?;
-        events.adopt(Which::Events, events_file)?;
-    }
+    let elsewhere = match make_files(config, pid, realtime_ns, windows, events) {
+        Ok(elsewhere) => elsewhere,
+        Err(Errno::SANDBOX) => return Err(Errno::SANDBOX),
+        Err(error) => {
+            // Another user, another root: the command that started the run can make them.
+            let (windows_file, events_file) = keeper::ask_for_files(config, error)?;
+            windows.adopt(Which::Windows, windows_file)?;
+            events.adopt(Which::Events, events_file)?;
+            false
+        }
+    };
     let descriptor = windows.descriptor()?;
     let memory = reserve(descriptor, 0, PROCESS_HEADER_SIZE)
         .and_then(|()| sys::map_file(descriptor, 0, PROCESS_HEADER_SIZE))
@@ -68,6 +77,9 @@ pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno>
             (*page).python_version = AtomicU32::new(version);
             (*page).notes = AtomicU32::new(note);
         }
+        if elsewhere {
+            (*page).notes.fetch_or(notes::WINDOWS_ELSEWHERE, Relaxed);
+        }
         core::sync::atomic::fence(Release);
         (*page).magic = layout::PROCESS_MAGIC;
         (*attempt).clock = kind;
@@ -76,19 +88,20 @@ pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno>
     Ok(())
 }
 
+/// Makes the directory and both files; `true` if the windows are elsewhere.
 fn make_files(
     config: &Config,
     pid: u32,
     realtime_ns: u64,
     windows: &mut SpoolFile,
     events: &mut SpoolFile,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
     make_directories(config, pid, realtime_ns, &mut windows.path)?;
     events.path.copy_from(&windows.path);
-    windows.path.push(b"/").push(WINDOWS_FILE.as_bytes());
-    windows.create(Which::Windows, sys::O_RDWR)?;
+    let elsewhere = placement::create_windows(windows, &events.path, config.run_id)?;
     events.path.push(b"/").push(EVENTS_FILE.as_bytes());
-    events.create(Which::Events, sys::O_WRONLY | sys::O_APPEND)
+    events.create(Which::Events, sys::O_WRONLY | sys::O_APPEND)?;
+    Ok(elsewhere)
 }
 
 /// `<output>/<brand>_<pid>_<local time>_ascend/spool`. The name must be new: `exec` gives the same process another

@@ -118,9 +118,7 @@ pub(crate) enum WindowError {
 
 /// Reserves a range of a file so that storing into a mapping of it cannot fail.
 pub(crate) fn reserve(descriptor: Fd, offset: u64, length: usize) -> Result<(), Errno> {
-    if !SpoolFile::may_grow_to(offset + length as u64) {
-        return Err(Errno::ENOSPC);
-    }
+    SpoolFile::may_grow_to(offset + length as u64)?;
     match sys::fallocate(descriptor, offset, length as u64) {
         // Some file systems cannot reserve; written zeroes are reserved too.
         Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {

@@ -1,5 +1,5 @@
 //! A lane's window and the encoder's position in it.
-use crate::clock::Calibration;
+use crate::clock::{self, Calibration};
 use crate::process::{AppendError, Process};
 use crate::slot::{self, Progress, Slot};
 use crate::windows::Window;
@@ -8,11 +8,11 @@ use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence};
 use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, MAX_NODE, NodeDeltas};
 use memscope_format::layout::{
-    self, ClockKind, LARGEST_WINDOW, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WindowHeader, window_bytes,
+    self, ClockKind, LARGEST_WINDOW, StopReason, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WindowHeader, window_bytes,
 };
 use memscope_format::record::StackRef;
 use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
-use memscope_sys::Part;
+use memscope_sys::{Errno, Part};
 
 /// What every event touches is in the first cache lines: between two events the program has used the cache for itself.
 #[repr(C)]
@@ -22,8 +22,9 @@ pub(crate) struct Writer {
     cursor: usize,
     limit: usize,
     pub(crate) last: Deltas,
-    /// When ticks and time are to be paired again.
-    pub(crate) next_calibration: u64,
+    /// When ticks and time were paired last, and for how many ticks this holds.
+    calibrated: u64,
+    calibration_lasts: u64,
     window: *mut WindowHeader,
     events: u64,
     generation: u32,
@@ -65,6 +66,8 @@ impl Writer {
         self.clock = process.clock();
         self.thread = thread;
         self.calibration = process.calibrate();
+        self.calibrated = self.calibration.counter();
+        self.calibration_lasts = FIRST_CALIBRATION;
         self.process = process;
         self.home = process.home();
         self.nodes = nodes;
@@ -76,6 +79,34 @@ impl Writer {
     #[inline(always)]
     pub(crate) fn is_ready(&self) -> bool {
         self.cursor.wrapping_sub(1) < self.limit
+    }
+
+    /// Whether ticks and time are to be paired again before an event of this time: after a while, and at once if the
+    /// counter was set back.
+    #[inline(always)]
+    pub(crate) fn is_calibration_due(&self, ticks: u64) -> bool {
+        ticks.wrapping_sub(self.calibrated) >= self.calibration_lasts
+    }
+
+    /// Pairs ticks and time again, at doubling distances: a short run gets its rate early, a long one stays on time.
+    /// `ticks` are the counter's now.
+    #[cold]
+    pub(crate) fn calibrate(&mut self, ticks: u64) {
+        // SAFETY: the process outlives its lanes.
+        let now = unsafe { (*self.process).calibrate() };
+        self.calibration_lasts = (self.calibration_lasts * 2).min(LONGEST_CALIBRATION);
+        self.calibrated = ticks;
+        if ticks == 0 {
+            // The clock is a system call, and the program forbids it: there is no time to give to an event.
+            self.close();
+            // SAFETY: the process outlives its lanes.
+            unsafe { (*self.process).stop(StopReason::Sandbox, Errno::SANDBOX) };
+            return;
+        }
+        if now.offset != self.calibration.offset {
+            // The counter was set back: its ticks count from another place, which is a new generation's header to say.
+            self.turn_over(MAX_EVENT);
+        }
     }
 
     /// Makes room for an event; `false` if there is none to be had.
@@ -135,6 +166,17 @@ impl Writer {
     /// Makes room for a record, which then goes into the generation at hand; `false` if there is none to be had.
     pub(crate) fn make_room(&mut self, room: usize) -> bool {
         self.limit != 0 && (self.end() - self.cursor >= room || self.turn_over(room))
+    }
+
+    /// Whether recording has not stopped.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.limit != 0
+    }
+
+    /// No record ever begins again; what is written stays.
+    pub(crate) fn close(&mut self) {
+        self.limit = 0;
     }
 
     /// Of the records written next.
@@ -331,9 +373,12 @@ impl Writer {
     fn begin_generation(&mut self) {
         // SAFETY: the process outlives its lanes.
         let now = unsafe { (*self.process).calibrate() };
-        let Calibration { ticks, monotonic_ns } = core::mem::replace(&mut self.calibration, now);
+        let mut base = core::mem::replace(&mut self.calibration, now);
+        if base.offset != now.offset {
+            base = now;
+        }
         self.generation = self.appended + 1;
-        self.last = Deltas::at(ticks);
+        self.last = Deltas::at(base.counter());
         // SAFETY: null, or the lane's own; the window is mapped and the lane is ours. A reader takes the new fields only
         // with the new generation, which the release store publishes last; until then the appended block stands for the
         // old one.
@@ -342,14 +387,18 @@ impl Writer {
                 nodes.forget();
             }
             (*self.window).thread = self.thread;
-            (*self.window).base_ticks = ticks;
-            (*self.window).base_monotonic_ns = monotonic_ns;
+            (*self.window).base_ticks = base.ticks;
+            (*self.window).base_monotonic_ns = base.monotonic_ns;
             (*self.window).earlier_events = self.events;
         }
         self.limit = self.end() - MAX_EVENT;
         self.commit(self.payload() as *mut u8);
     }
 }
+
+/// In ticks: about a millisecond and about a second of a 2.5 GHz counter.
+const FIRST_CALIBRATION: u64 = 2_500_000 >> clock::SHIFT;
+const LONGEST_CALIBRATION: u64 = 2_500_000_000 >> clock::SHIFT;
 
 /// Whether an empty window of that size has room for a record.
 fn holds(size: u32, room: usize) -> bool {

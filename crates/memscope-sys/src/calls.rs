@@ -1,5 +1,5 @@
 //! The handful of calls the recorder makes, typed.
-use crate::{Errno, nr, result, syscall6};
+use crate::{Errno, nr, result, sandbox, syscall6, vdso};
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
@@ -12,6 +12,10 @@ pub const O_RDWR: usize = 2;
 pub const O_CREAT: usize = 0o100;
 pub const O_EXCL: usize = 0o200;
 pub const O_APPEND: usize = 0o2000;
+#[cfg(target_arch = "x86_64")]
+pub const O_NOFOLLOW: usize = 0o400000;
+#[cfg(target_arch = "aarch64")]
+pub const O_NOFOLLOW: usize = 0o100000;
 pub const O_CLOEXEC: usize = 0o2000000;
 
 /// An open file descriptor. Plain number, not owned: the recorder's descriptors live as long as the process.
@@ -36,6 +40,37 @@ pub fn open(path: &CStr, flags: usize) -> Result<Fd, Errno> {
 pub fn mkdir(path: &CStr) -> Result<(), Errno> {
     // SAFETY: `path` is a valid C string for the duration of the call.
     result(unsafe { syscall6(nr::MKDIRAT, [AT_FDCWD, path.as_ptr() as usize, 0o750, 0, 0, 0]) }).map(drop)
+}
+
+/// Makes the symbolic link `path`, which leads to `target`.
+pub fn symlink(target: &CStr, path: &CStr) -> Result<(), Errno> {
+    // SAFETY: both are valid C strings for the duration of the call.
+    let raw = unsafe { syscall6(nr::SYMLINKAT, [target.as_ptr() as usize, AT_FDCWD, path.as_ptr() as usize, 0, 0, 0]) };
+    result(raw).map(drop)
+}
+
+/// Removes the file or link `path`.
+pub fn unlink(path: &CStr) {
+    // SAFETY: `path` is a valid C string for the duration of the call.
+    unsafe { syscall6(nr::UNLINKAT, [AT_FDCWD, path.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+/// What a path is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileSystem {
+    /// `f_type`: which kind of file system.
+    pub kind: u64,
+    /// What everybody may use.
+    pub free_bytes: u64,
+}
+
+/// The file system of an existing path.
+pub fn file_system(path: &CStr) -> Result<FileSystem, Errno> {
+    // `struct statfs` begins with the words f_type, f_bsize, f_blocks, f_bfree and f_bavail, and is 120 bytes long.
+    let mut statfs = [0u64; 32];
+    // SAFETY: the path is a C string and the buffer larger than the kernel's structure.
+    result(unsafe { syscall6(nr::STATFS, [path.as_ptr() as usize, statfs.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
+    Ok(FileSystem { kind: statfs[0], free_bytes: statfs[4].saturating_mul(statfs[1]) })
 }
 
 /// Reads the target of the symbolic link `path` into `buffer`, without a terminating zero.
@@ -94,11 +129,20 @@ pub unsafe fn append(fd: Fd, parts: &[Part; 2]) -> Result<usize, Errno> {
     result(unsafe { syscall6(nr::PWRITEV2, [fd.0 as usize, parts.as_ptr() as usize, parts.len(), 0, 0, RWF_APPEND]) })
 }
 
+/// One `write`; fewer bytes than asked for are not an error.
+///
+/// # Safety
+/// The part must be readable.
+pub unsafe fn write(fd: Fd, part: Part) -> Result<usize, Errno> {
+    // SAFETY: the caller vouches for the range.
+    result(unsafe { syscall6(nr::WRITE, [fd.0 as usize, part.data as usize, part.length, 0, 0, 0]) })
+}
+
 /// One `writev`; fewer bytes than asked for are not an error.
 ///
 /// # Safety
 /// The parts must be readable.
-pub unsafe fn write(fd: Fd, parts: &[Part; 2]) -> Result<usize, Errno> {
+pub unsafe fn write_parts(fd: Fd, parts: &[Part; 2]) -> Result<usize, Errno> {
     // SAFETY: the caller vouches for the ranges; a part is an `iovec`.
     result(unsafe { syscall6(nr::WRITEV, [fd.0 as usize, parts.as_ptr() as usize, parts.len(), 0, 0, 0]) })
 }
@@ -113,6 +157,13 @@ pub fn truncate(fd: Fd, length: u64) -> Result<(), Errno> {
 pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
     // SAFETY: no memory is involved.
     result(unsafe { syscall6(nr::FALLOCATE, [fd.0 as usize, 0, offset as usize, length as usize, 0, 0]) }).map(drop)
+}
+
+/// Locks the open file for as long as it is open or mapped anywhere, if nobody else has: `flock`.
+pub fn lock(fd: Fd) -> Result<(), Errno> {
+    const LOCK_EXCLUSIVE_OR_FAIL: usize = 2 | 4;
+    // SAFETY: no memory is involved.
+    result(unsafe { syscall6(nr::FLOCK, [fd.0 as usize, LOCK_EXCLUSIVE_OR_FAIL, 0, 0, 0, 0]) }).map(drop)
 }
 
 /// Moves `fd` to a free number not below `lowest`, close-on-exec.
@@ -241,29 +292,35 @@ pub fn dont_fork(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
     result(unsafe { syscall6(nr::MADVISE, [address.as_ptr() as usize, length, MADV_DONTFORK, 0, 0, 0]) }).map(drop)
 }
 
-/// Whether the calling thread runs on its alternative signal stack.
-pub fn is_on_signal_stack() -> bool {
+/// Whether the calling thread runs on its alternative signal stack; `None` if the program forbids the question.
+pub fn is_on_signal_stack() -> Option<bool> {
     const SS_ONSTACK: u32 = 1;
     let mut stack = [0u64; 3];
     // SAFETY: the kernel writes one `stack_t` of three words; nothing is set.
     let answer = unsafe { syscall6(nr::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     let [_, flags, _] = stack;
-    answer == 0 && flags as u32 & SS_ONSTACK != 0
+    (answer == 0).then_some(flags as u32 & SS_ONSTACK != 0)
 }
 
+/// 0, which is nobody, if the program forbids the question. So are the next three.
 pub fn getpid() -> u32 {
-    // SAFETY: no memory is involved; the call cannot fail.
-    unsafe { syscall6(nr::GETPID, [0; 6]) as u32 }
+    // SAFETY: no memory is involved; the call itself cannot fail.
+    result(unsafe { syscall6(nr::GETPID, [0; 6]) }).map_or(0, |number| number as u32)
+}
+
+pub fn geteuid() -> u32 {
+    // SAFETY: no memory is involved; the call itself cannot fail.
+    result(unsafe { syscall6(nr::GETEUID, [0; 6]) }).map_or(0, |number| number as u32)
 }
 
 pub fn getppid() -> u32 {
-    // SAFETY: no memory is involved; the call cannot fail.
-    unsafe { syscall6(nr::GETPPID, [0; 6]) as u32 }
+    // SAFETY: no memory is involved; the call itself cannot fail.
+    result(unsafe { syscall6(nr::GETPPID, [0; 6]) }).map_or(0, |number| number as u32)
 }
 
 pub fn gettid() -> u32 {
-    // SAFETY: no memory is involved; the call cannot fail.
-    unsafe { syscall6(nr::GETTID, [0; 6]) as u32 }
+    // SAFETY: no memory is involved; the call itself cannot fail.
+    result(unsafe { syscall6(nr::GETTID, [0; 6]) }).map_or(0, |number| number as u32)
 }
 
 /// Whether thread `tid` of process `pid` still exists (signal 0 delivers nothing).
@@ -285,11 +342,21 @@ pub enum Clock {
     Monotonic = 1,
 }
 
-/// Nanoseconds of `clock` by system call. Slow (hundreds of ns): for calibration, never per event.
+/// Nanoseconds of `clock`: by the kernel's own code in the process, or by system call where there is none. Slow (tens or
+/// hundreds of ns): where the counter can be had, for calibration only. 0 if the program forbids the system call that
+/// would be needed.
 pub fn clock_ns(clock: Clock) -> u64 {
     let mut time = [0u64; 2];
-    // SAFETY: the kernel writes one `timespec` of two words.
-    unsafe { syscall6(nr::CLOCK_GETTIME, [clock as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let arguments = [clock as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0];
+    if !vdso::answers_alone() && sandbox::forbids(nr::CLOCK_GETTIME, &arguments) {
+        return 0;
+    }
+    if let Some(known) = vdso::time(clock as i32) {
+        time = known;
+    } else {
+        // SAFETY: the kernel writes one `timespec` of two words.
+        unsafe { syscall6(nr::CLOCK_GETTIME, arguments) };
+    }
     time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
 }
 
@@ -352,14 +419,20 @@ pub unsafe fn read_own_memory(address: usize, place: *mut u8, length: usize) -> 
     })
 }
 
+/// Whether [`is_readable`] gets an answer: the program may forbid the question.
+pub fn knows_what_is_readable() -> bool {
+    !sandbox::forbids(nr::RT_SIGPROCMASK, &[usize::MAX, 0, 0, 8, 0, 0])
+}
+
 /// Whether eight bytes at `address` can be read, asked of the kernel so that a wrong guess is an answer and not a
-/// fault: a deliberately invalid `rt_sigprocmask` reads its set before it rejects the request.
+/// fault: a deliberately invalid `rt_sigprocmask` reads its set before it rejects the request. `false` if the program
+/// forbids the question.
 pub fn is_readable(address: usize) -> bool {
     const INVALID_HOW: usize = usize::MAX;
     // SAFETY: with an invalid `how` the kernel copies the set in and then refuses; no signal mask changes.
     let raw = unsafe { syscall6(nr::RT_SIGPROCMASK, [INVALID_HOW, address, 0, 8, 0, 0]) };
-    // No set at all is not read.
-    address != 0 && result(raw) != Err(Errno::EFAULT)
+    // A null set is not read. Whatever else the answer is (a filter's, say), it is not the one of a set that was read.
+    address != 0 && result(raw) == Err(Errno::EINVAL)
 }
 
 #[cfg(test)]
@@ -370,7 +443,8 @@ mod tests {
     fn readable_tells_mapped_from_unmapped() {
         let word = 1u64;
         assert!(is_readable(&raw const word as usize));
-        assert!(!is_readable(8) && !is_readable(0));
+        assert!(!is_readable(8));
+        assert!(!is_readable(0));
         let page = map_anonymous(4096).unwrap();
         assert!(is_readable(page.as_ptr() as usize));
         // SAFETY: nobody else knows the page.
@@ -416,6 +490,15 @@ mod tests {
                 wait_while(&word, 1, 1_000_000_000);
             }
         });
+    }
+
+    #[test]
+    fn file_systems_are_told_apart() {
+        const PROC: u64 = 0x9fa0;
+        assert_eq!(file_system(c"/proc").map(|found| found.kind), Ok(PROC));
+        let root = file_system(c"/").unwrap();
+        assert!(root.kind != PROC && root.free_bytes > 0);
+        assert_eq!(file_system(c"/no/such/path"), Err(Errno::ENOENT));
     }
 
     #[test]

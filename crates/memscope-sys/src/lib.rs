@@ -13,11 +13,36 @@ mod calls;
 pub mod loader;
 mod own_memory;
 mod sockets;
+pub mod sandbox;
+pub mod vdso;
 
-pub use arch::{nr, syscall6};
+pub use arch::nr;
 pub use calls::*;
 pub use own_memory::*;
 pub use sockets::*;
+
+/// Issues system call `number`, unless a filter the program has installed would answer it in any other way than by making
+/// it: then the answer is [`Errno::SANDBOX`].
+///
+/// # Safety
+/// The arguments must be valid for that call: pointers live and of the right size for as long as the kernel uses them.
+#[inline]
+pub unsafe fn syscall6(number: usize, arguments: [usize; 6]) -> isize {
+    if sandbox::forbids(number, &arguments) {
+        return -(Errno::SANDBOX.0 as isize);
+    }
+    // SAFETY: the caller vouches for the arguments.
+    unsafe { arch::syscall6(number, arguments) }
+}
+
+/// Issues a system call the program itself has asked for: its filters are its own affair.
+///
+/// # Safety
+/// As for [`syscall6`].
+pub unsafe fn unfiltered(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: the caller vouches for the arguments.
+    result(unsafe { arch::syscall6(number, arguments) })
+}
 
 /// A kernel error number, positive as in `errno.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +64,8 @@ impl Errno {
     pub const ENOSPC: Errno = Errno(28);
     pub const ENOSYS: Errno = Errno(38);
     pub const EOPNOTSUPP: Errno = Errno(95);
+    /// No answer of the kernel: the call was not made, because a filter of the program forbids it.
+    pub const SANDBOX: Errno = Errno(4095);
 }
 
 /// Splits the kernel's in-band answer into value or error.

@@ -15,10 +15,11 @@ use crate::process_report::ProcessReport;
 use crate::settings::{DataFormat, ExportSettings};
 use crate::signals::Interruption;
 use crate::usage_error::quoted;
-use crate::{EXIT_FAILURE, resident_size, summary};
+use crate::{EXIT_FAILURE, resident_size, summary, windows_home};
 
 pub(super) fn run(settings: &ExportSettings, printer: &Printer) -> anyhow::Result<ExitCode> {
     let interruption = Interruption::on_interrupt()?;
+    windows_home::bring(&settings.directory, printer);
     let directories = recorded_processes(&settings.directory, None, printer)?;
     if directories.is_empty() {
         anyhow::bail!("there is no recording in {}", quoted(&settings.directory));

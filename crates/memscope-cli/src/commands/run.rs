@@ -14,7 +14,7 @@ use crate::program::{Identity, Program};
 use crate::record_config::RecordConfig;
 use crate::settings::Settings;
 use crate::usage_error::quoted;
-use crate::{EXIT_FAILURE, EXIT_USAGE, environment, output_dir};
+use crate::{EXIT_FAILURE, EXIT_USAGE, environment, output_dir, windows_home};
 
 pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<ExitCode> {
     let stop = |error: &dyn Display, code: u8| {
@@ -78,6 +78,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         brand: settings.brand,
     };
     let later = format!("{} export {}", settings.brand.name(), quoted(&settings.output_dir));
+    windows_home::bring(&settings.output_dir, printer);
     // Whatever happens to the report, the program's end is what the caller must see.
     match report_run(settings, &run, &ended.interruption, printer) {
         Ok(ReportOutcome::Complete) => {}

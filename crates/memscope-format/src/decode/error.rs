@@ -8,15 +8,36 @@ use std::path::PathBuf;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SpoolError {
-    Io { path: PathBuf, source: io::Error },
-    NotASpool { path: PathBuf, why: &'static str },
-    Version { path: PathBuf, found: u32 },
+    Io {
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// The file is a link to where the windows were kept, and they are not there.
+    Elsewhere {
+        path: PathBuf,
+        target: PathBuf,
+    },
+    NotASpool {
+        path: PathBuf,
+        why: &'static str,
+    },
+    Version {
+        path: PathBuf,
+        found: u32,
+    },
 }
 
 impl fmt::Display for SpoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SpoolError::Io { path, source } => write!(f, "cannot read {}: {source}", path.display()),
+            SpoolError::Elsewhere { path, target } => write!(
+                f,
+                "cannot read {}: the output is on a file system that mappings cannot rely on, so the windows were kept at \
+                 {}, on the machine that recorded",
+                path.display(),
+                target.display()
+            ),
             SpoolError::NotASpool { path, why } => write!(f, "{} is not a recording: {why}", path.display()),
             SpoolError::Version { path, found } => write!(
                 f,

@@ -59,6 +59,16 @@ impl ProcessInfo {
     }
 
     /// Kernels were asked for, and a device's task log could not be had.
+    /// Threads and forked children that began under a seccomp filter of the program may be missing.
+    pub fn sandboxed(&self) -> bool {
+        self.notes & layout::notes::SANDBOXED != 0
+    }
+
+    /// The windows are, or were, on another file system than the rest of the recording.
+    pub fn windows_elsewhere(&self) -> bool {
+        self.notes & layout::notes::WINDOWS_ELSEWHERE != 0
+    }
+
     pub fn task_log_refused(&self) -> bool {
         self.notes & layout::notes::TASK_LOG_REFUSED != 0
     }

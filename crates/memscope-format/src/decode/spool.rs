@@ -93,7 +93,10 @@ impl Spool {
     pub fn open(directory: &Path) -> Result<Spool, SpoolError> {
         let windows_path = directory.join(WINDOWS_FILE);
         let events_path = directory.join(EVENTS_FILE);
-        let windows = File::open(&windows_path).map_err(|source| io_error(&windows_path, source))?;
+        let windows = File::open(&windows_path).map_err(|source| match std::fs::read_link(&windows_path) {
+            Ok(target) => SpoolError::Elsewhere { path: windows_path.clone(), target },
+            Err(_) => io_error(&windows_path, source),
+        })?;
         let process = read_process(&windows, &windows_path)?;
         let mut spool = Spool {
             windows_path,

@@ -8,6 +8,7 @@ mod mstx;
 mod process;
 mod profiling;
 mod runtime;
+mod sandbox;
 mod task_log;
 
 stub!(halMemAlloc(3) => hal::allocate);
@@ -49,4 +50,5 @@ fn ticks_now() -> u64 {
 }
 
 pub(crate) use process::find_originals;
+pub(crate) use sandbox::find_originals as find_sandbox_originals;
 pub(crate) use task_log::end_all as end_task_logs;

@@ -6,7 +6,7 @@ use core::arch::asm;
 /// # Safety
 /// The arguments must be valid for that call: pointers live and of the right size for as long as the kernel uses them.
 #[inline]
-pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
+pub(crate) unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
     let answer: isize;
     // SAFETY: the caller vouches for the arguments; the kernel preserves all other registers.
     unsafe {
@@ -24,12 +24,17 @@ pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
 /// System call numbers of this architecture.
 pub mod nr {
     pub const FCNTL: usize = 25;
+    pub const FLOCK: usize = 32;
     pub const MKDIRAT: usize = 34;
     pub const FTRUNCATE: usize = 46;
+    pub const UNLINKAT: usize = 35;
+    pub const SYMLINKAT: usize = 36;
+    pub const STATFS: usize = 43;
     pub const FALLOCATE: usize = 47;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
     pub const READ: usize = 63;
+    pub const WRITE: usize = 64;
     pub const WRITEV: usize = 66;
     pub const PREAD64: usize = 67;
     pub const PWRITE64: usize = 68;
@@ -42,6 +47,7 @@ pub mod nr {
     pub const RT_SIGPROCMASK: usize = 135;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
+    pub const GETEUID: usize = 175;
     pub const GETTID: usize = 178;
     pub const SOCKET: usize = 198;
     pub const CONNECT: usize = 203;

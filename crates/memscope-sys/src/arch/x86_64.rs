@@ -6,7 +6,7 @@ use core::arch::asm;
 /// # Safety
 /// The arguments must be valid for that call: pointers live and of the right size for as long as the kernel uses them.
 #[inline]
-pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
+pub(crate) unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
     let answer: isize;
     // SAFETY: the caller vouches for the arguments; the clobbers are those of the kernel's calling convention.
     unsafe {
@@ -25,6 +25,7 @@ pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> isize {
 /// System call numbers of this architecture.
 pub mod nr {
     pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
     pub const WRITEV: usize = 20;
     pub const CLOSE: usize = 3;
     pub const FSTAT: usize = 5;
@@ -49,11 +50,16 @@ pub mod nr {
     pub const GETPPID: usize = 110;
     pub const SIGALTSTACK: usize = 131;
     pub const MUNLOCK: usize = 150;
+    pub const FLOCK: usize = 73;
+    pub const GETEUID: usize = 107;
+    pub const STATFS: usize = 137;
     pub const GETTID: usize = 186;
     pub const TGKILL: usize = 234;
     pub const CLOCK_GETTIME: usize = 228;
     pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258;
+    pub const UNLINKAT: usize = 263;
+    pub const SYMLINKAT: usize = 266;
     pub const READLINKAT: usize = 267;
     pub const FALLOCATE: usize = 285;
     pub const PRCTL: usize = 157;

@@ -1,0 +1,111 @@
+//! What becomes of the recording when the program locks itself in.
+//!
+//! [`memscope_sys::sandbox`] sees to it that no call of ours is made that a filter of the program forbids. Here is what
+//! is done before: a thread that is about to lose the means to get a lane gets one, and the header says what will be
+//! missing. Afterwards recording goes on in the windows there are; the first full one that cannot be appended ends it.
+use crate::clock;
+use crate::lane;
+use crate::process;
+use memscope_format::layout::{StopReason, notes};
+use memscope_sys::sandbox::{self, Expected, Program};
+use memscope_sys::{self as sys, Errno, nr};
+
+/// What the program asks the kernel for.
+#[derive(Clone, Copy)]
+pub enum Request {
+    /// `SECCOMP_MODE_STRICT`.
+    Strict,
+    Filter(*const Program),
+    /// `PR_TSC_SIGSEGV`: reading the time stamp counter becomes a fault.
+    NoCounter,
+}
+
+/// Gets the calling thread a lane while it can, if the process is recorded. Called with the guard held.
+pub fn prepare_thread() {
+    if process::current().is_some() && !is_borrowed() {
+        lane::ticks_now();
+    }
+}
+
+/// A request that is on its way to the kernel.
+#[must_use]
+pub struct Pending {
+    request: Request,
+    expected: Expected,
+    /// Afterwards there may be no asking.
+    is_borrowed: bool,
+}
+
+/// The program is about to make the request.
+///
+/// # Safety
+/// A filter is what the program hands to the kernel.
+pub unsafe fn expect(request: Request) -> Pending {
+    let is_borrowed = is_borrowed();
+    let expected = match request {
+        _ if is_borrowed => Expected::Nothing,
+        Request::Strict => sandbox::expect_strict(),
+        // SAFETY: the caller vouches for it.
+        Request::Filter(program) => unsafe { sandbox::expect_filter(program) },
+        Request::NoCounter => Expected::Nothing,
+    };
+    Pending { request, expected, is_borrowed }
+}
+
+impl Pending {
+    /// Whether the kernel granted it.
+    pub fn answered(self, granted: bool) {
+        if !granted {
+            return self.expected.was_refused();
+        }
+        // On x86-64 strict mode takes the counter too; and with the counter all clocks go.
+        let counter_goes = match self.request {
+            Request::Strict => cfg!(target_arch = "x86_64"),
+            Request::Filter(_) => false,
+            Request::NoCounter => true,
+        };
+        if counter_goes && !self.is_borrowed {
+            clock::set_gone();
+            lane::close_own();
+            if let Some(process) = process::current() {
+                process.stop(StopReason::Sandbox, Errno::SANDBOX);
+            }
+        }
+        if !matches!(self.expected, Expected::Nothing)
+            && beginnings_are_forbidden()
+            && let Some(process) = process::current()
+        {
+            process.note(notes::SANDBOXED);
+        }
+    }
+}
+
+/// Whether this is a child of `vfork`: what it does to itself is not done to its parent, whose memory this is.
+fn is_borrowed() -> bool {
+    process::current().is_some_and(|process| process.home() != sys::getpid())
+}
+
+/// Whether a new thread or child may be without the means to record. Arguments are as ours, but for addresses and numbers.
+fn beginnings_are_forbidden() -> bool {
+    const HERE: usize = -100isize as usize;
+    const READ_WRITE: usize = 3;
+    const SHARED: usize = 1;
+    const PRIVATE: usize = 0x4022;
+    const DESCRIPTOR: usize = 900;
+    const WIPE_ON_FORK: usize = 18;
+    const CREATE: usize = sys::O_RDWR | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC;
+    [
+        (nr::GETPID, [0; 6]),
+        (nr::GETTID, [0; 6]),
+        (nr::MKDIRAT, [HERE, 0, 0o750, 0, 0, 0]),
+        (nr::OPENAT, [HERE, 0, CREATE, 0o600, 0, 0]),
+        (nr::FSTAT, [DESCRIPTOR, 0, 0, 0, 0, 0]),
+        (nr::PRLIMIT64, [0, 1, 0, 0, 0, 0]),
+        (nr::FALLOCATE, [DESCRIPTOR, 0, 0, 4096, 0, 0]),
+        (nr::MMAP, [0, 4096, READ_WRITE, SHARED, DESCRIPTOR, 0]),
+        (nr::MMAP, [0, 4096, READ_WRITE, PRIVATE, usize::MAX, 0]),
+        (nr::MADVISE, [0, 4096, WIPE_ON_FORK, 0, 0, 0]),
+    ]
+    .iter()
+    .any(|(number, arguments)| sandbox::forbids(*number, arguments))
+}
