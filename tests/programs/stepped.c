@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
@@ -135,6 +136,7 @@ static void end(int status, const char *format, ...) {
 
 static void traced_process(void) {
     pthread_t a, b;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     pair();
     if (pthread_create(&b, 0, record_when_asked, 0) || pthread_create(&a, 0, record_stepped, 0))
         _exit(9);
