@@ -36,7 +36,8 @@ enum {
     WINDOWS_BEFORE = 12,
     MOST_LIBRARIES = 8,
     PLACES = 1 << 16,
-    /* A window is expected to be full long before A has made so many steps. */
+    /* A window is full long before. */
+    MOST_PAIRS_OF_A_WINDOW = 1000000,
     MOST_STEPS = 20000000
 };
 
@@ -201,6 +202,11 @@ static void trace_a(void) {
     wait_for_a();
 }
 
+/* By whichever call a window is appended. */
+static int is_write(unsigned long long call) {
+    return call == SYS_write || call == SYS_writev || call == SYS_pwrite64 || call == SYS_pwritev || call == SYS_pwritev2;
+}
+
 static struct user_regs_struct registers_of_a(void) {
     struct user_regs_struct registers;
     if (ptrace(PTRACE_GETREGS, shared->a, 0, &registers))
@@ -233,7 +239,7 @@ static int step(long pairs) {
         if (is_new(registers.rip))
             let_b_record(pairs, registers.rip);
         long instruction = ptrace(PTRACE_PEEKTEXT, shared->a, registers.rip, 0);
-        appends = (instruction & 0xffff) == 0x050f && registers.rax == SYS_write;
+        appends = (instruction & 0xffff) == 0x050f && is_write(registers.rax);
     }
     if (ptrace(PTRACE_SINGLESTEP, shared->a, 0, 0))
         end(2, "no step: %s", strerror(errno));
@@ -249,19 +255,27 @@ static void step_through_each_kind(void) {
 
 /* Lets A run until it appends a window; returns how many pairs it had then made. */
 static long run_until_appended(void) {
+    shared->pairs_allowed = shared->pairs + MOST_PAIRS_OF_A_WINDOW;
     for (;;) {
         ptrace(PTRACE_SYSCALL, shared->a, 0, 0);
-        wait_for_a();
+        int status;
+        pid_t stopped;
+        while ((stopped = waitpid(shared->a, &status, __WALL | WNOHANG)) == 0) {
+            if (shared->pairs == shared->pairs_allowed)
+                end(2, "no window was appended in %d pairs", MOST_PAIRS_OF_A_WINDOW);
+            sched_yield();
+        }
+        if (stopped != shared->a || !WIFSTOPPED(status))
+            end(2, "the stepped thread has ended");
         struct user_regs_struct registers = registers_of_a();
-        /* Both ways of stopping at a call: before it the answer is not there yet. */
-        if (library_at(registers.rip) && registers.orig_rax == SYS_write && (long)registers.rax == -ENOSYS)
+        /* It stops before and after a call: before it the answer is not there yet. */
+        if (library_at(registers.rip) && is_write(registers.orig_rax) && (long)registers.rax == -ENOSYS)
             return shared->pairs;
     }
 }
 
 static void step_through_a_full_window(void) {
     long previous = 0, last = 0;
-    shared->pairs_allowed = 1l << 40;
     shared->part_allowed = 2;
     for (int i = 0; i < WINDOWS_BEFORE; i++) {
         previous = last;
@@ -275,7 +289,7 @@ static void step_through_a_full_window(void) {
         sched_yield();
     ptrace(PTRACE_INTERRUPT, shared->a, 0, 0);
     wait_for_a();
-    shared->pairs_allowed = 1l << 40;
+    shared->pairs_allowed += MOST_PAIRS_OF_A_WINDOW;
     for (long steps = 0; !step(window + window / 10); steps++)
         if (steps > MOST_STEPS)
             end(2, "no window was appended");
