@@ -66,8 +66,8 @@ impl Workshop {
             .args(["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"])
             .arg(program_source(source))
             .args(flags)
-            // Before glibc 2.34 the loader's functions are in a library of their own.
-            .args(["-Wl,--push-state,--as-needed", "-ldl", "-Wl,--pop-state"])
+            // Before glibc 2.34 the loader's functions, and those of timers, are in libraries of their own.
+            .args(["-Wl,--push-state,--as-needed", "-ldl", "-lrt", "-Wl,--pop-state"])
             .arg("-o")
             .arg(&output)
             .output()
