@@ -17,7 +17,7 @@ EMPTY_LIBRARIES := libascend_mstx_hook.so libleaks_ascend_hal_hook.so libatb_abi
 PRELOADED := -p memscope-preload -p memscope-preload-host
 NOT_PRELOADED := --exclude memscope-preload --exclude memscope-preload-host
 
-.PHONY: build demo test test-frameworks test-aarch64 sim bench install fuzz check clean packages-build packages-test
+.PHONY: build demo test test-frameworks test-programs test-debian11 test-aarch64 sim bench install fuzz check clean packages-build packages-test
 
 build: packages-build ## Build the command and the recording libraries into target/stage
 	$(CARGO) build --release --locked -p memscope-cli
@@ -45,18 +45,25 @@ demo: build ## Record a small program with a leak and show where it comes from
 	"$(STAGE)/bin/msmemscope" --device=cpu --call-stack=c --output="$(DEMO)/output" -- "$(DEMO)/leaky"
 	"$(STAGE)/bin/msmemscope" export "$(DEMO)/output" --format db
 
-test: packages-test build sim ## Run every test but those of test-frameworks
+test: packages-test build sim ## Run every test but those of the other targets
 	scripts/check-layers
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace $(NOT_PRELOADED) --all-targets --locked -- -D warnings
 	$(CARGO) clippy $(PRELOADED) --locked -- -D warnings
 	MSMEMSCOPE_STAGE="$(STAGE)" $(CARGO) test --workspace $(NOT_PRELOADED) --locked --no-fail-fast
 	scripts/check-preload "$(STAGE)"
+	scripts/check-locks "$(STAGE)"
 	scripts/check-demo "$(STAGE)"
 	python3 tests/frameworks/run.py quick --stage "$(STAGE)" --sim "$(SIM)"
 
 test-frameworks: packages-test build sim ## Run the tests with MindSpore and with an older torch_npu
 	python3 tests/frameworks/run.py further --stage "$(STAGE)" --sim "$(SIM)"
+
+test-programs: packages-test build ## Run everyday programs bare and recorded, and compare
+	python3 tests/everyday/run.py --stage "$(STAGE)"
+
+test-debian11: ## Run the core of the tests on Debian 11, the C library of many an Ascend host; needs root
+	python3 tests/debian11/run.py
 
 test-aarch64: build ## Run the recording libraries built for aarch64 under emulation
 	python3 tests/aarch64/run.py --stage "$(STAGE)"

@@ -5,7 +5,7 @@
 //! * [`Recorded`]: one recorded process, read through the decoder and through the model.
 //!
 //! The caller's duties: the staged libraries must exist (`make build`, or `MSMEMSCOPE_STAGE`). Nothing is skipped when
-//! something is missing: a test that cannot run fails and says what it needs.
+//! something is missing: a test that cannot run fails and says what it needs. Only what needs root says SKIPPED without.
 #![forbid(unsafe_code)]
 
 mod recorded;
@@ -16,4 +16,4 @@ mod workshop;
 pub use recorded::{Read, Recorded, Recording, read_events};
 pub use recorder::Recorder;
 pub use stage::{command, library};
-pub use workshop::{Workshop, finish, is_root, python, random};
+pub use workshop::{Workshop, finish, glibc_minor, is_root, python, python_minor, random, root_for};

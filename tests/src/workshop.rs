@@ -2,6 +2,7 @@
 use crate::{Recorder, Recording};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -65,6 +66,8 @@ impl Workshop {
             .args(["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"])
             .arg(program_source(source))
             .args(flags)
+            // Before glibc 2.34 the loader's functions, and those of timers, are in libraries of their own.
+            .args(["-Wl,--push-state,--as-needed", "-ldl", "-lrt", "-Wl,--pop-state"])
             .arg("-o")
             .arg(&output)
             .output()
@@ -110,6 +113,19 @@ pub fn python() -> Command {
     Command::new(path.trim_end())
 }
 
+/// The minor version of that interpreter, and of the C library: `(3.)11`, `(2.)36`.
+pub fn python_minor() -> u32 {
+    let mut command = python();
+    let answer = command.args(["-c", "import sys; print(sys.version_info[1])"]).output();
+    text(&answer.expect("python3 can be run").stdout).trim().parse().expect("a version is a number")
+}
+
+pub fn glibc_minor() -> u32 {
+    let answer = Command::new("getconf").arg("GNU_LIBC_VERSION").output().expect("getconf is part of the C library");
+    let version = text(&answer.stdout);
+    version.trim().rsplit('.').next().and_then(|minor| minor.parse().ok()).unwrap_or_else(|| panic!("{version:?}"))
+}
+
 impl Workshop {
     /// A script of `programs/`, to be given to its interpreter.
     pub fn script(&self, name: &str) -> PathBuf {
@@ -152,6 +168,16 @@ fn set_mode(path: &Path, mode: u32) {
 /// Whether the tests run as root, which some of them need.
 pub fn is_root() -> bool {
     fs::metadata("/proc/self").expect("/proc is mounted").uid() == 0
+}
+
+/// Whether the calling test, which needs root for `what`, can run; says so if it is skipped, on the real error stream: what
+/// goes through the test harness is shown only of tests that fail.
+pub fn root_for(what: &str) -> bool {
+    if !is_root() {
+        let test = thread::current();
+        let _ = writeln!(io::stderr(), "SKIPPED {}: only root can {what}", test.name().unwrap_or("a test"));
+    }
+    is_root()
 }
 
 /// Numbers nobody can predict; only the moment of a kill depends on them.

@@ -1,6 +1,6 @@
 //! Programs that change the ground under themselves, and disks that are full.
 use memscope_format::layout::StopReason;
-use memscope_tests::{Recorder, Recording, Workshop, finish, is_root};
+use memscope_tests::{Recorder, Recording, Workshop, finish, is_root, root_for};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -56,7 +56,9 @@ fn a_limit_on_file_sizes_ends_the_recording_and_not_the_program() {
 
 #[test]
 fn a_program_that_drops_its_rights_stays_recorded() {
-    assert!(is_root(), "this test drops root's rights: run it as root");
+    if !root_for("drop root's rights") {
+        return;
+    }
     let recording = run(&["drop-root"]);
     let [parent, child] = recording.processes.as_slice() else { panic!("{:?}", recording.commands()) };
     parent.assert_sound();
@@ -147,11 +149,10 @@ fn a_full_disk_ends_the_recording_and_not_the_program() {
         let enospc = 28;
         assert_eq!((process.info.stop_reason, process.info.stop_errno), (StopReason::WriteFailed, enospc));
         assert!(process.outcome.lost_events > 0);
-        assert_eq!(
-            heap_events(&recording) + process.outcome.lost_events,
-            counted_events(&counts),
-            "{threads} threads, C stacks of {c_depth}"
-        );
+        let known = heap_events(&recording) + process.outcome.lost_events;
+        let own = counted_events(&counts).checked_sub(known).expect("no more is recorded and lost than was counted");
+        let most = 2 * recorder.most_own_allocations();
+        assert!(own <= most && own.is_multiple_of(2), "{own} missing: {threads} threads, C stacks of {c_depth}");
         assert_eq!(process.outcome.damage, Vec::<String>::new(), "all that was recorded is readable");
         assert!(process.file_sizes() > 2 << 20, "the disk was used");
     }

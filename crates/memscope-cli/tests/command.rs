@@ -1,5 +1,6 @@
 //! The built command against real programs.
 use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -19,6 +20,13 @@ fn compile(arguments: &[&str], source: &str, result: &Path) {
     std::fs::write(&file, source).unwrap();
     let status = Command::new("cc").args(arguments).arg("-o").arg(result).arg(&file).status().unwrap();
     assert!(status.success(), "cc {arguments:?}");
+}
+
+/// `program`, with every signal as a program finds it that nobody has prepared anything for.
+fn attentive(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
 }
 
 /// An installation whose libraries do nothing, and an empty working directory.
@@ -46,7 +54,16 @@ impl Place {
     }
 
     fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-        let mut command = Command::new(COMMAND);
+        self.equip(Command::new(COMMAND), words)
+    }
+
+    /// As [`Place::command`], in a process that ignores no signal: the tests' own may have been started with some ignored
+    /// (a shell does that to what it starts with `&`), and what is ignored is inherited.
+    fn attentive_command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+        self.equip(attentive(COMMAND), words)
+    }
+
+    fn equip(&self, mut command: Command, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         command.args(words).current_dir(self.work()).env("MSMEMSCOPE_LIB_DIR", self.libraries());
         command.env_remove("LD_PRELOAD").stdin(Stdio::null());
         command
@@ -114,6 +131,9 @@ fn a_static_program_is_refused() {
 #[test]
 fn a_program_that_changes_the_user_is_refused() {
     if !rustix::process::getuid().is_root() {
+        // On the real error stream: what goes through the harness is shown only of tests that fail.
+        let line = "SKIPPED a_program_that_changes_the_user_is_refused: only root can give a file away";
+        let _ = writeln!(std::io::stderr(), "{line}");
         return;
     }
     let place = Place::new();
@@ -157,9 +177,10 @@ fn the_exit_status_and_the_streams_are_the_programs() {
 fn death_by_a_signal_is_passed_on() {
     let place = Place::new();
     for signal in ["TERM", "KILL", "INT", "QUIT", "SEGV", "ABRT", "PIPE", "HUP", "USR1"] {
-        let output = place.run(["sh", "-c", &format!("ulimit -c 0; kill -{signal} $$")]);
+        let script = format!("ulimit -c 0; kill -{signal} $$");
+        let output = place.attentive_command(["sh", "-c", &script]).output().unwrap();
         let number = output.status.signal().unwrap_or_else(|| panic!("{signal}: {}", output.status));
-        let expected = Command::new("sh").args(["-c", &format!("ulimit -c 0; kill -{signal} $$")]).status().unwrap();
+        let expected = attentive("sh").args(["-c", &script]).status().unwrap();
         assert_eq!(Some(number), expected.signal(), "{signal}");
         assert!(!output.status.core_dumped(), "{signal}");
     }
@@ -174,7 +195,7 @@ fn signals_sent_to_us_reach_the_program() {
         // The program itself sends the signal once its trap is set; the sleep only bounds a failure.
         let script =
             format!("sleep 30 >/dev/null 2>&1 & trap 'kill $!; echo got; exit 7' {signal}; kill -{signal} $PPID; wait");
-        let output = place.run(["sh", "-c", &script]);
+        let output = place.attentive_command(["sh", "-c", &script]).output().unwrap();
         assert_eq!((output.status.code(), &output.stdout[..]), (Some(7), &b"got\n"[..]), "{signal}");
     }
 }
@@ -186,11 +207,12 @@ fn an_interrupt_is_the_programs_to_handle() {
     // terminal does.
     for (signal, code) in [("INT", 5), ("QUIT", 6)] {
         let script = format!("trap 'exit {code}' {signal}; kill -{signal} 0; exit 99");
-        let output = place.command(["--quiet", "sh", "-c", &script]).process_group(0).output().unwrap();
+        let output = place.attentive_command(["--quiet", "sh", "-c", &script]).process_group(0).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{signal}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let output = place.command(["--quiet", "sh", "-c", "kill -INT 0; exit 99"]).process_group(0).output().unwrap();
+    let script = "kill -INT 0; exit 99";
+    let output = place.attentive_command(["--quiet", "sh", "-c", script]).process_group(0).output().unwrap();
     assert_eq!(output.status.signal(), Some(2));
     assert!(output.stderr.is_empty(), "the interrupt that ended the program was taken for ours");
 }
@@ -198,7 +220,7 @@ fn an_interrupt_is_the_programs_to_handle() {
 #[test]
 fn the_program_inherits_the_dispositions_we_were_started_with() {
     let place = Place::new();
-    let plain = place.run(["grep", "SigIgn", "/proc/self/status"]);
+    let plain = place.attentive_command(["grep", "SigIgn", "/proc/self/status"]).output().unwrap();
     let mask = |output: &Output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         u64::from_str_radix(text.split_whitespace().last().unwrap(), 16).unwrap()

@@ -1,5 +1,6 @@
 //! The C table, filled.
 use crate::api_table::{API_VERSION, Api};
+use crate::deliberate_lock;
 use core::ffi::{CStr, c_char};
 use memscope_recorder::{Entry, Protection, control, slot};
 
@@ -51,11 +52,13 @@ fn entry(stack_pointer: usize, frame_pointer: usize) -> Entry {
 }
 
 unsafe extern "C" fn host_alloc(address: usize, size: usize, stack: usize, frame: usize) {
+    let _held = deliberate_lock::hold();
     // SAFETY: the caller holds the guard and passes its own entry.
     unsafe { memscope_recorder::host_alloc(address, size, entry(stack, frame)) }
 }
 
 unsafe extern "C" fn host_free(address: usize) {
+    let _held = deliberate_lock::hold();
     // SAFETY: the caller holds the guard.
     unsafe { memscope_recorder::host_free(address) }
 }

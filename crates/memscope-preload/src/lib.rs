@@ -14,6 +14,7 @@ mod around;
 
 mod api;
 mod api_table;
+mod deliberate_lock;
 mod hooks;
 mod lifecycle;
 mod original;

@@ -12,8 +12,8 @@ mod arch;
 mod calls;
 pub mod loader;
 mod own_memory;
-mod sockets;
 pub mod sandbox;
+mod sockets;
 pub mod vdso;
 
 pub use arch::nr;

@@ -253,7 +253,9 @@ fn after_an_unload_everything_is_defined_anew() {
     let exe = std::env::current_exe().unwrap();
     let own: Vec<_> = modules.iter().filter(|module| module.0 == exe.as_os_str().as_encoded_bytes()).collect();
     assert_eq!(own.len(), 2, "once before and once after");
-    assert!(modules.iter().any(|module| module.0.ends_with(b"libc.so.6") && module.2.len() == 20));
+    // Before glibc 2.34 the file behind that name has its version in its own.
+    let is_libc = |path: &[u8]| path.ends_with(b"/libc.so.6") || path.ends_with(b"/libc-2.31.so");
+    assert!(modules.iter().any(|module| is_libc(&module.0) && module.2.len() == 20));
 }
 
 #[test]

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Everyday programs, bare and recorded: the same to everybody, and recorded to the last block.
+
+    tests/everyday/run.py [--stage DIR] [--only TEXT]
+
+Each program runs twice. Exit status, output and error output must be the same; what was recorded must be what a second
+library, preloaded behind ours, has counted; what the summary says must make sense. Needs `make build`. What a program needs is
+installed from the distribution and from the Python package index; environments are kept in MSMEMSCOPE_PROGRAMS (default
+.cache/programs). One line per program, a table at the end; exit status 1 if one fails. What cannot be had says SKIPPED.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+import ending_cases
+import python_cases
+import runtime_cases
+import server_cases
+import shell_cases
+import supplies
+from trial import Failed, Site, Unavailable, attempt, judge
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+CASES = shell_cases.CASES + ending_cases.CASES + runtime_cases.CASES + python_cases.CASES + server_cases.CASES
+COLUMNS = ["program", "stacks", "same", "processes", "events", "blocks", "counted", "peak MiB", "resident MiB", "spool MiB",
+           "bare s", "recorded s"]
+
+
+def build(stage, target, scratch):
+    """The reader of recordings and the counting library."""
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "-p", "memscope-tests", "--bin", "spool_counts"],
+                   cwd=REPOSITORY, check=True)
+    counter = scratch / "libcounter.so"
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-builtin", "-shared", "-fPIC", "-o", counter,
+                    REPOSITORY / "tests/everyday/counter.c", "-ldl"], check=True)
+    return target / "release/spool_counts", counter
+
+
+def run(case, site):
+    """Outcome, what there is to say of it, and the trial as far as it came."""
+    trial = None
+    try:
+        if case.packages:
+            supplies.packages(site, *case.packages)
+        for supply in case.supplies:
+            supply(site)
+        trial = attempt(case, site)
+        return "passed", judge(case, trial), trial
+    except Unavailable as why:
+        return "SKIPPED", str(why), trial
+    except Failed as why:
+        return "FAILED", str(why), trial
+    except Exception:  # One broken case must not hide the others.
+        return "FAILED", traceback.format_exc(), trial
+
+
+def row(case, outcome, trial):
+    if trial is None:
+        return [case.name, case.mode, outcome] + [""] * (len(COLUMNS) - 3)
+    counted = f"{trial.counted[0]:,}" if trial.counted else "-"
+    return [case.name, case.mode, "yes" if outcome == "passed" else outcome, f"{len(trial.processes)}",
+            f"{trial.total('events'):,}", f"{trial.total('begun'):,}", counted, f"{trial.peak_mb:.1f}",
+            f"{trial.bare.resident_mb:.0f}" if trial.bare.resident_mb else "-", f"{trial.spool_mb:.1f}", f"{trial.bare.seconds:.2f}",
+            f"{trial.recorded.seconds:.2f}"]
+
+
+def table(rows):
+    widths = [max(len(line[column]) for line in [COLUMNS, *rows]) for column in range(len(COLUMNS))]
+    lines = [COLUMNS, ["-" * width for width in widths], *rows]
+    return "\n".join("  ".join(cell.ljust(width) if column < 3 else cell.rjust(width)
+                               for column, (cell, width) in enumerate(zip(line, widths))).rstrip() for line in lines)
+
+
+def main():
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target").resolve()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--stage", type=pathlib.Path, default=target / "stage", help="the installation under test")
+    parser.add_argument("--only", default="", help="run the programs with this text in their names")
+    arguments = parser.parse_args()
+    stage = arguments.stage.resolve()
+    if not (stage / "bin/msmemscope").exists():
+        sys.exit(f"{stage}/bin/msmemscope does not exist; run `make build` first")
+    cache = pathlib.Path(os.environ.get("MSMEMSCOPE_PROGRAMS") or REPOSITORY / ".cache/programs").resolve()
+    cache.mkdir(parents=True, exist_ok=True)
+    rows, counts = [], dict.fromkeys(("passed", "FAILED", "SKIPPED"), 0)
+    with tempfile.TemporaryDirectory(prefix="msmemscope-everyday-") as scratch:
+        scratch = pathlib.Path(scratch)
+        scratch.chmod(0o755)  # Some programs change their user.
+        site = Site(REPOSITORY, stage, *build(stage, target, scratch), scratch, cache)
+        for case in CASES:
+            if arguments.only in case.name:
+                began = time.monotonic()
+                outcome, details, trial = run(case, site)
+                counts[outcome] += 1
+                rows.append(row(case, outcome, trial))
+                print(f"{outcome} {case.name} ({time.monotonic() - began:.1f} s){f': {details}' if details else ''}", flush=True)
+    print(f"\n{table(rows)}\n\nprograms: {counts['passed']} passed, {counts['FAILED']} failed, {counts['SKIPPED']} skipped")
+    return 1 if counts["FAILED"] or not any(counts.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
