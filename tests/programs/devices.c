@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -87,7 +88,8 @@ static int forked(void) {
 
 static void allocate(int signal) {
     (void)signal;
-    free(malloc(77));
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(page, 4096);
 }
 
 static int interrupted(void) {

@@ -43,7 +43,9 @@ static struct sock_filter no_output[] = {
 /// Writing is allowed to the standard streams only.
 static struct sock_filter standard_streams[] = {
     NUMBER,
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 0, 4),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_writev, 1, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev2, 0, 4),
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
     BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 2, 0, 1),
     BPF_STMT(BPF_RET | BPF_K, KILL),
@@ -51,7 +53,9 @@ static struct sock_filter standard_streams[] = {
     BPF_STMT(BPF_RET | BPF_K, ALLOW)};
 
 /// Answers 0 to every write, and writes nothing.
-static struct sock_filter lying_writes[] = {NUMBER, ON(SYS_write, SECCOMP_RET_ERRNO | 0), ELSE(ALLOW)};
+static struct sock_filter lying_writes[] = {
+    NUMBER, ON(SYS_write, SECCOMP_RET_ERRNO | 0), ON(SYS_writev, SECCOMP_RET_ERRNO | 0),
+    ON(SYS_pwritev2, SECCOMP_RET_ERRNO | 0), ELSE(ALLOW)};
 
 static struct sock_filter no_directories[] = {
     NUMBER, ON(SYS_mkdirat, KILL),

@@ -14,8 +14,6 @@ pub(crate) struct Api {
     /// Where the thread's two guard words are, relative to the thread pointer: the stack pointer of the hook at work, and
     /// the word at it.
     pub(crate) guard_offset: isize,
-    /// How much further the thread's second guard is.
-    pub(crate) second_guard: usize,
     /// What a call does that finds the guard taken: 0 pass unrecorded, 1 take it, 2 take the second.
     pub(crate) nested: unsafe extern "C" fn(stack: usize, frame: usize) -> u32,
     /// Ticks of the thread's lane, for `host_moved`.
@@ -45,6 +43,8 @@ pub(crate) struct Api {
     pub(crate) snapshot: unsafe extern "C" fn(name: *const core::ffi::c_char, device: i32),
     pub(crate) host_protect:
         unsafe extern "C" fn(address: usize, size: usize, protection: u8, stack: usize, frame: usize),
+    /// How much further than the guard the thread's second guard is.
+    pub(crate) second_guard: usize,
 }
 
 pub(crate) const API_VERSION: u32 = 2;

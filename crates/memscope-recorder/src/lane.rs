@@ -241,6 +241,21 @@ pub(crate) unsafe fn put_writer(lane: *mut Lane, writer: &MaybeUninit<Writer>) {
     }
 }
 
+/// Gives the calling thread's lane the largest window there is: it may be its last.
+pub(crate) fn widen_own() {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own, and so is the lane it names; the guard is held.
+    unsafe {
+        if let Some(lane) = (*slot).lane.as_mut()
+            && lane.owner.load(Relaxed) != 0
+        {
+            Slot::set(slot, Progress::begin(0));
+            lane.writer.widen();
+            Slot::set(slot, Progress::IDLE);
+        }
+    }
+}
+
 /// The calling thread records nothing any more; what it would have is counted as lost.
 pub(crate) fn close_own() {
     let slot = slot::current();

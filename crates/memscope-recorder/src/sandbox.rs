@@ -24,6 +24,8 @@ pub enum Request {
 pub fn prepare_thread() {
     if process::current().is_some() && !is_borrowed() {
         lane::ticks_now();
+        // What is appended may be the last.
+        lane::widen_own();
     }
 }
 

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use memscope_format::layout::{
-    LARGEST_WINDOW, PROCESS_HEADER_SIZE, StopReason, WINDOW_PAGE, WindowHeader, window_bytes,
+    LARGEST_WINDOW, PROCESS_HEADER_SIZE, StopReason, WINDOW_PAGE, WindowHeader, notes, window_bytes,
 };
 use memscope_sys::{self as sys, Errno, Fd};
 
@@ -46,8 +46,11 @@ impl FreeWindows {
 
 impl Process {
     /// The smallest window, for a new lane; ends the recording if it does not fit under the user's limit.
+    ///
+    /// The largest where the output may go away: then a window is all that is left.
     pub(crate) fn take_first_window(&self) -> Option<Window> {
-        match self.take_window(0) {
+        let elsewhere = self.header().notes.load(Relaxed) & notes::WINDOWS_ELSEWHERE != 0;
+        match self.take_window(if elsewhere { LARGEST_WINDOW } else { 0 }) {
             Ok(window) => Some(window),
             Err(WindowError::OverCap) => {
                 self.stop(StopReason::SizeCap, Errno(0));

@@ -253,6 +253,17 @@ impl Writer {
         holds(self.size, room)
     }
 
+    /// Moves to the largest window.
+    pub(crate) fn widen(&mut self) {
+        if self.limit == 0 || self.size == LARGEST_WINDOW {
+            return;
+        }
+        if self.published() == self.payload() || self.is_appended() || self.append() {
+            self.enlarge(LARGEST_WINDOW);
+            self.begin_generation();
+        }
+    }
+
     /// Whether what the window holds is in the spool file: this code was left by a jump on the way to the next generation.
     fn is_appended(&self) -> bool {
         // SAFETY: as in `lose`.
