@@ -83,8 +83,9 @@ static void on_timer(int signal) {
             worker->may_jump = 0;
             return;
         }
-        if (child > 0)
-            waitpid(child, 0, 0);
+        int status = 0;
+        if (child > 0 && (waitpid(child, &status, 0) != child || status))
+            abort();
     }
     if (wants('j') && worker->may_jump && number % 2) {
         worker->may_jump = 0;

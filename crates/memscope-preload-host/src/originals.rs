@@ -58,12 +58,13 @@ pub(crate) fn find(function: Function) -> Original {
 #[inline(never)]
 fn search(function: Function) -> Original {
     if !SEARCHED.load(Acquire) {
+        // First: whoever finds an address finds the recorder too, also if this is left half way by a jump.
+        crate::recording::connect();
         for (address, name) in ADDRESSES.iter().zip(NAMES) {
             // SAFETY: `dlopen` allocates before it loads anything, and so comes after this: there is nothing to unload.
             let found = unsafe { loader::find_next_at_start(name) };
-            address.store(found.map_or(0, |found| found.address), Relaxed);
+            address.store(found.map_or(0, |found| found.address), Release);
         }
-        crate::recording::connect();
         SEARCHED.store(true, Release);
     }
     match ADDRESSES[function as usize].load(Relaxed) {

@@ -7,8 +7,9 @@
 use crate::forks::{self, Which};
 use crate::names::Path;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
-use memscope_format::layout::{WINDOW_HEADER_SIZE, WindowHeader};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use memscope_format::layout::{WINDOW_HEADER_SIZE, WINDOW_PAGE, WindowHeader};
 use memscope_sys::{self as sys, Errno, Fd, FileId, Limit, Part};
 
 /// Zeroed memory is a file not yet created.
@@ -102,7 +103,7 @@ impl SpoolFile {
                     answer => answer,
                 }
             };
-            if sys::file_id(descriptor) == Ok(ours) {
+            if self.is_at(descriptor, ours) {
                 match written {
                     Ok(whole) if whole == length => return Ok(()),
                     Ok(_) => last = Errno::EAGAIN,
@@ -113,11 +114,90 @@ impl SpoolFile {
                 && self.id() == ours
             {
                 // SAFETY: the same parts.
-                let taken = unsafe { take_back(descriptor, block, stray) };
-                strayed(if taken { Stray::TakenBack } else { Stray::Left });
+                if let Some(stray) = unsafe { take_back(descriptor, block, stray) } {
+                    strayed(stray);
+                }
             }
         }
         Err(last)
+    }
+
+    /// A descriptor of the file, which is then at least `size` bytes long, all of them there to be stored to. It grows by
+    /// zeroes that are written: if a stranger gets them instead, they can be taken back.
+    pub(crate) fn grow_to(&self, size: u64, mut strayed: impl FnMut(Stray)) -> Result<Fd, Errno> {
+        /// A signal or a stranger at each of so many attempts is not one in passing.
+        const TRIES: usize = 64;
+        const PARTS: usize = 16;
+        static ZEROES: [u8; WINDOW_PAGE] = [0; WINDOW_PAGE];
+        SpoolFile::may_grow_to(size)?;
+        let ours = self.id();
+        for _ in 0..TRIES {
+            let descriptor = self.descriptor()?;
+            let length = sys::file_length(descriptor)?;
+            if !self.is_at(descriptor, ours) {
+                continue;
+            }
+            if length >= size {
+                return Ok(descriptor);
+            }
+            let missing = (size - length).min((PARTS * WINDOW_PAGE) as u64) as usize;
+            let piece = |number: usize| Part {
+                data: ZEROES.as_ptr(),
+                length: missing.saturating_sub(number * WINDOW_PAGE).min(WINDOW_PAGE),
+            };
+            let zeroes: [Part; PARTS] = core::array::from_fn(piece);
+            // SAFETY: the parts are of the page above.
+            let written = unsafe {
+                match sys::append(descriptor, &zeroes) {
+                    // Before Linux 4.16, or where the program forbids it.
+                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::SANDBOX) => {
+                        return sys::fallocate(descriptor, 0, size).map(|()| descriptor);
+                    }
+                    answer => answer,
+                }
+            };
+            if !self.is_at(descriptor, ours) {
+                if let Ok(stray @ 1..) = written
+                    // SAFETY: as above.
+                    && unsafe { cut_off(descriptor, &zeroes, stray) } == Some(true)
+                {
+                    strayed(Stray::TakenBack);
+                }
+                continue;
+            }
+            match written {
+                Ok(0) => return Err(Errno::ENOSPC),
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Maps a range of the file, which is long enough.
+    pub(crate) fn map(
+        &self,
+        offset: u64,
+        length: usize,
+        strayed: impl FnMut(Stray) + Copy,
+    ) -> Result<NonNull<u8>, Errno> {
+        const TRIES: usize = 8;
+        let ours = self.id();
+        for _ in 0..TRIES {
+            let descriptor = self.grow_to(offset + length as u64, strayed)?;
+            let memory = sys::map_file(descriptor, offset, length)?;
+            if self.is_at(descriptor, ours) {
+                return Ok(memory);
+            }
+            // It may be a stranger's, and shorter: untouched, that does no harm.
+            // SAFETY: nobody has seen the mapping.
+            unsafe { sys::unmap(memory, length) };
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    fn is_at(&self, descriptor: Fd, ours: FileId) -> bool {
+        sys::file_id(descriptor) == Ok(ours)
     }
 
     /// Whether the file may grow to `size`: beyond the process's own limit a write would raise SIGXFSZ in it.
@@ -152,29 +232,78 @@ pub(crate) fn close_inherited((descriptor, file): (Fd, FileId)) {
     }
 }
 
-/// Cuts `length` bytes off the end of the file behind a descriptor, if they are the first of `block`.
+/// Cuts `length` bytes off the end of the file behind a descriptor, if they are the first of `block`. `None`: it has none of
+/// them, the stranger came only after the write.
 ///
 /// # Safety
 /// The parts must be readable.
 #[cold]
-unsafe fn take_back(descriptor: Fd, block: &[Part; 2], length: usize) -> bool {
-    // A way to the file that no one else can change under us, with a position of its own.
-    let mut name = [0u8; 32];
-    let Ok(file) = descriptor_path(descriptor, &mut name).and_then(|path| sys::open(path, sys::O_RDWR)) else {
-        return false;
-    };
+unsafe fn take_back(descriptor: Fd, block: &[Part; 2], length: usize) -> Option<Stray> {
+    // SAFETY: passed on.
+    unsafe {
+        match cut_off(descriptor, block, length) {
+            Some(true) => Some(Stray::TakenBack),
+            Some(false) => Some(Stray::Left),
+            None => {
+                let file = open_again(descriptor).ok()?;
+                let held = holds(file, block, length);
+                sys::close(file);
+                held.then_some(Stray::Left)
+            }
+        }
+    }
+}
+
+/// Cuts the first `length` bytes of `block` off the end of the file behind a descriptor; whether that went well, `None` if
+/// they are not there.
+///
+/// # Safety
+/// The parts must be readable.
+unsafe fn cut_off(descriptor: Fd, block: &[Part], length: usize) -> Option<bool> {
+    // A pipe or a socket, which cannot be opened, would have refused the write.
+    let file = open_again(descriptor).ok()?;
     // SAFETY: passed on.
     let start = unsafe { begins_at(file, block, length) };
-    let taken = start.is_some_and(|start| sys::truncate(file, start).is_ok());
+    let cut = start.map(|start| sys::truncate(file, start).is_ok());
     sys::close(file);
-    taken
+    cut
+}
+
+/// A way to the file behind a descriptor that no one else can change under us, with a position of its own.
+fn open_again(descriptor: Fd) -> Result<Fd, Errno> {
+    let mut name = [0u8; 32];
+    descriptor_path(descriptor, &mut name).and_then(|path| sys::open(path, sys::O_RDWR)).map(park)
+}
+
+/// Whether the header of `block` is somewhere in the last bytes of the file, twice as many as were written.
+///
+/// # Safety
+/// The parts must be readable.
+unsafe fn holds(file: Fd, block: &[Part; 2], length: usize) -> bool {
+    let [header, _] = block;
+    // SAFETY: the caller vouches for the part.
+    let header = unsafe { core::slice::from_raw_parts(header.data, header.length) };
+    let Ok(end) = sys::file_length(file) else { return false };
+    let mut bytes = [0u8; 512];
+    let mut at = end.saturating_sub(2 * length as u64);
+    while let Ok(read) = sys::read_at(file, &mut bytes, at)
+        && read >= header.len()
+    {
+        let read_bytes = bytes.get(..read).unwrap_or_default();
+        if read_bytes.windows(header.len()).any(|window| window == header) {
+            return true;
+        }
+        // The header may lie across two pieces.
+        at += (read - header.len() + 1) as u64;
+    }
+    false
 }
 
 /// Where the file's last `length` bytes begin, if they are the first of `block`.
 ///
 /// # Safety
 /// The parts must be readable.
-unsafe fn begins_at(file: Fd, block: &[Part; 2], length: usize) -> Option<u64> {
+unsafe fn begins_at(file: Fd, block: &[Part], length: usize) -> Option<u64> {
     let start = sys::file_length(file).ok()?.checked_sub(length as u64)?;
     let mut bytes = [0u8; 512];
     let mut at = start;
@@ -219,8 +348,12 @@ fn descriptor_path(descriptor: Fd, buffer: &mut [u8; 32]) -> Result<&CStr, Errno
 fn park(low: Fd) -> Fd {
     const OUT_OF_THE_WAY: u64 = 900;
     const FROM_THE_END: u64 = 16;
+    /// Never the same number twice in a row: what was somebody else's in between would look as if it had stayed ours.
+    const NUMBERS: u32 = 64;
+    static TURN: AtomicU32 = AtomicU32::new(0);
     let limit = sys::limit(Limit::OpenFiles).unwrap_or(0);
-    let floor = OUT_OF_THE_WAY.min(limit.saturating_sub(FROM_THE_END));
+    let wanted = OUT_OF_THE_WAY + u64::from(TURN.fetch_add(1, Relaxed) % NUMBERS);
+    let floor = wanted.min(limit.saturating_sub(FROM_THE_END));
     match sys::dup_above(low, floor as i32) {
         Ok(high) => {
             sys::close(low);
@@ -234,6 +367,7 @@ fn park(low: Fd) -> Fd {
 mod tests {
     use super::*;
     use std::fs::{self, OpenOptions};
+    use std::io::Write;
     use std::os::fd::AsRawFd;
 
     #[test]
@@ -257,10 +391,13 @@ mod tests {
         unsafe {
             assert_eq!(sys::append(descriptor, &block), Ok(3000));
             assert_eq!(fs::metadata(&path).unwrap().len(), 3006);
-            assert!(take_back(descriptor, &block, 3000));
+            assert_eq!(take_back(descriptor, &block, 3000), Some(Stray::TakenBack));
             assert_eq!(fs::read(&path).unwrap(), b"theirs");
-            assert!(!take_back(descriptor, &block, 3));
+            assert_eq!(take_back(descriptor, &block, 3), None);
             assert_eq!(fs::read(&path).unwrap(), b"theirs");
+            assert_eq!(sys::append(descriptor, &block), Ok(3000));
+            fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"more").unwrap();
+            assert_eq!(take_back(descriptor, &block, 3000), Some(Stray::Left));
         }
         fs::remove_file(&path).unwrap();
     }

@@ -407,6 +407,7 @@ unsafe fn own_lane(slot: *mut Slot) -> *mut Lane {
         if let Some(process) = process::ensure()
             && !process.is_stopped()
             && !clock::is_gone()
+            && process.is_at_home()
         {
             let thread = sys::gettid();
             if thread == 0 {

@@ -398,8 +398,9 @@ impl Process {
         self.attempt().clock
     }
 
-    /// Whether the calling thread is one of the process this memory belongs to.
-    fn is_at_home(&self) -> bool {
+    /// Whether the calling thread is one of the process this memory belongs to: after `vfork` it is not, and would leave a
+    /// lane of its parent's thread to whoever looks for one without a thread.
+    pub(crate) fn is_at_home(&self) -> bool {
         let pid = sys::getpid();
         match self.home.load(Relaxed) {
             // A child of a fork that we were not told of.
@@ -459,7 +460,7 @@ impl Process {
         if left > 0 {
             self.lane_pause.store(left - 1, Relaxed);
         }
-        left == 0 && self.is_at_home()
+        left == 0
     }
 
     pub(crate) fn tried_lane(&self, made: bool) {
@@ -491,17 +492,11 @@ impl Process {
             self.stop(StopReason::WriteFailed, error);
             return Err(AppendError::Final);
         }
-        let strayed = |stray: Stray| {
-            header.strays.fetch_add(1, Relaxed);
-            if stray == Stray::Left {
-                header.strays_left.fetch_add(1, Relaxed);
-            }
-        };
         if self.home() != home {
             return Err(AppendError::Final);
         }
         // SAFETY: the caller vouches for the parts.
-        match unsafe { self.files().events.append(block, strayed) } {
+        match unsafe { self.files().events.append(block, |stray| self.strayed(stray)) } {
             Ok(()) => {
                 header.appended.fetch_add(length as u64, AcqRel);
                 Ok(())
@@ -514,6 +509,15 @@ impl Process {
                 self.stop(StopReason::WriteFailed, error);
                 Err(AppendError::Final)
             }
+        }
+    }
+
+    /// Bytes of ours went into a file of the program.
+    pub(crate) fn strayed(&self, stray: Stray) {
+        let header = self.header();
+        header.strays.fetch_add(1, Relaxed);
+        if stray == Stray::Left {
+            header.strays_left.fetch_add(1, Relaxed);
         }
     }
 

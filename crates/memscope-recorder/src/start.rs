@@ -8,7 +8,6 @@ use crate::names::Path;
 use crate::placement;
 use crate::process::{self, Attempt, Files};
 use crate::stacks;
-use crate::windows::reserve;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use memscope_format::keeper::Reason;
@@ -46,9 +45,8 @@ pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno>
             false
         }
     };
-    let descriptor = windows.descriptor()?;
-    let memory = reserve(descriptor, 0, PROCESS_HEADER_SIZE)
-        .and_then(|()| sys::map_file(descriptor, 0, PROCESS_HEADER_SIZE))
+    let memory = windows
+        .map(0, PROCESS_HEADER_SIZE, |_| {})
         .inspect_err(|error| keeper::tell_not_recorded(config, Reason::NoSpace, *error))?;
     // A child would keep it for nothing. If the kernel refuses, it does.
     let _ = sys::dont_fork(memory, PROCESS_HEADER_SIZE);

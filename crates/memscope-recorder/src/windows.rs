@@ -1,5 +1,4 @@
 //! The windows of a process: pieces of one file, handed to lanes and taken back when they move to larger ones.
-use crate::files::SpoolFile;
 use crate::process::{self, Process};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
@@ -7,7 +6,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use memscope_format::layout::{
     LARGEST_WINDOW, PROCESS_HEADER_SIZE, StopReason, WINDOW_PAGE, WindowHeader, notes, window_bytes,
 };
-use memscope_sys::{self as sys, Errno, Fd};
+use memscope_sys::{self as sys, Errno};
 
 /// A mapped window, nobody's but its holder's.
 pub(crate) struct Window {
@@ -87,9 +86,10 @@ impl Process {
     fn map_window(&self, page: u32, size: u32) -> Result<Window, Errno> {
         let offset = PROCESS_HEADER_SIZE as u64 + u64::from(page) * WINDOW_PAGE as u64;
         let length = window_bytes(size);
-        let descriptor = self.files().windows.descriptor()?;
-        reserve(descriptor, offset, length)?;
-        let memory = sys::map_file(descriptor, offset, length)?;
+        if !sys::has_room_for(length) {
+            return Err(Errno::ENOMEM);
+        }
+        let memory = self.files().windows.map(offset, length, |stray| self.strayed(stray))?;
         // A child would keep it for nothing. If the kernel refuses, it does.
         let _ = sys::dont_fork(memory, length);
         Ok(Window { page, size, memory: memory.as_ptr().cast() })
@@ -117,26 +117,6 @@ pub(crate) enum WindowError {
     /// The user's limit.
     OverCap,
     System,
-}
-
-/// Reserves a range of a file so that storing into a mapping of it cannot fail.
-pub(crate) fn reserve(descriptor: Fd, offset: u64, length: usize) -> Result<(), Errno> {
-    SpoolFile::may_grow_to(offset + length as u64)?;
-    match sys::fallocate(descriptor, offset, length as u64) {
-        // Some file systems cannot reserve; written zeroes are reserved too.
-        Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
-            const ZEROES: [u8; WINDOW_PAGE] = [0; WINDOW_PAGE];
-            let mut written = 0;
-            while written < length {
-                match sys::write_at(descriptor, &ZEROES, offset + written as u64)? {
-                    0 => return Err(Errno::ENOSPC),
-                    count => written += count,
-                }
-            }
-            Ok(())
-        }
-        answer => answer,
-    }
 }
 
 #[cfg(test)]

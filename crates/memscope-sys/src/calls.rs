@@ -118,12 +118,12 @@ pub struct Part {
     pub length: usize,
 }
 
-/// One write of both parts at the end of the file, whatever the descriptor's flags and position, which stays. Refused for
+/// One write of all parts at the end of the file, whatever the descriptor's flags and position, which stays. Refused for
 /// what has no end: pipes, sockets, terminals. Linux 4.16.
 ///
 /// # Safety
 /// The parts must be readable.
-pub unsafe fn append(fd: Fd, parts: &[Part; 2]) -> Result<usize, Errno> {
+pub unsafe fn append(fd: Fd, parts: &[Part]) -> Result<usize, Errno> {
     const RWF_APPEND: usize = 0x10;
     // SAFETY: the caller vouches for the ranges; a part is an `iovec`. Offset 0 counts for no file.
     result(unsafe { syscall6(nr::PWRITEV2, [fd.0 as usize, parts.as_ptr() as usize, parts.len(), 0, 0, RWF_APPEND]) })
@@ -200,6 +200,7 @@ fn status(fd: Fd) -> Result<[u64; 32], Errno> {
 pub enum Limit {
     FileSize = 1,
     OpenFiles = 7,
+    AddressSpace = 9,
 }
 
 /// The soft value of a resource limit; `u64::MAX` is "no limit".

@@ -32,6 +32,9 @@ pub fn future_is_locked(locked: bool) {
 
 /// Maps `length` bytes of fresh zeroed private memory that [`unmap_inherited`] gives back in a forked child.
 pub fn map_own(length: usize) -> Result<NonNull<u8>, Errno> {
+    if !has_room_for(length) {
+        return Err(Errno::ENOMEM);
+    }
     let memory = if LOCKED.load(Relaxed) { calls::map_unlocked(length)? } else { calls::map_anonymous(length)? };
     let fresh = HIGHEST.load(Relaxed);
     let place = if fresh < CAPACITY { HIGHEST.fetch_add(1, Relaxed) } else { 0 };
@@ -44,6 +47,32 @@ pub fn map_own(length: usize) -> Result<NonNull<u8>, Errno> {
         }
     }
     Ok(memory)
+}
+
+/// Whether `length` bytes may be mapped without coming close to the program's limit of address space: what is left there is
+/// the program's own.
+pub fn has_room_for(length: usize) -> bool {
+    const MARGIN: u64 = 32 << 20;
+    const PAGE: u64 = 4096;
+    match calls::limit(calls::Limit::AddressSpace) {
+        Ok(u64::MAX) => true,
+        Ok(limit) => {
+            let left = mapped_pages().map_or(0, |pages| limit.saturating_sub(pages * PAGE));
+            left >= length as u64 + MARGIN.min(limit / 8)
+        }
+        // Who may not ask is not told that there is a limit.
+        Err(_) => true,
+    }
+}
+
+/// Pages of address space the process has, the first number in `/proc/self/statm`.
+fn mapped_pages() -> Option<u64> {
+    let file = calls::open(c"/proc/self/statm", calls::O_RDONLY).ok()?;
+    let mut text = [0u8; 64];
+    let read = calls::read(file, &mut text);
+    calls::close(file);
+    let digits = text.get(..read.ok()?)?.iter().map_while(|byte| byte.checked_sub(b'0').filter(|digit| *digit < 10));
+    Some(digits.fold(0, |number, digit| number * 10 + u64::from(digit)))
 }
 
 /// Unmaps what [`map_own`] mapped.
