@@ -159,7 +159,10 @@ fn python_code_made_anew_at_an_old_address_is_told_from_the_old() {
 fn python_that_is_loaded_late_has_stacks_from_then_on() {
     let mut tested = 0;
     for python in interpreters() {
-        let script = "import sysconfig as s; print(s.get_config_var('LIBDIR') + '/' + s.get_config_var('INSTSONAME'))";
+        // Debian has it in a folder of the architecture.
+        let script = "import os, sysconfig as s; v = s.get_config_var; \
+                      places = [os.path.join(v('LIBDIR'), part, v('INSTSONAME')) for part in ('', v('MULTIARCH') or '')]; \
+                      print(next(filter(os.path.exists, places), ''))";
         let answer = Command::new(&python).args(["-c", script]).output().expect("it ran a moment ago");
         let library = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim_end());
         if library.extension().is_some_and(|extension| extension == "a") || !library.exists() {

@@ -69,13 +69,26 @@ impl SpoolFile {
         if sys::file_id(parked) == Ok(self.id()) {
             return Ok(parked);
         }
-        let again = park(sys::open(self.path.as_c_str(), self.flags)?);
-        if sys::file_id(again) != Ok(self.id()) {
-            sys::close(again);
-            return Err(Errno::ENOENT);
+        self.open_again()
+    }
+
+    #[cold]
+    fn open_again(&self) -> Result<Fd, Errno> {
+        const TRIES: usize = 8;
+        for _ in 0..TRIES {
+            let low = sys::open(self.path.as_c_str(), self.flags)?;
+            if !self.is_at(low, self.id()) {
+                sys::close(low);
+                return Err(Errno::ENOENT);
+            }
+            let parked = park(low);
+            // Unless it was taken from us at once; then it is not ours to close either.
+            if self.is_at(parked, self.id()) {
+                self.use_from_now_on(parked);
+                return Ok(parked);
+            }
         }
-        self.use_from_now_on(again);
-        Ok(again)
+        Err(Errno::EAGAIN)
     }
 
     /// Appends a block by one `write`. A short one leaves a torn block, which readers recognise, and is made again.
@@ -290,7 +303,7 @@ unsafe fn holds(file: Fd, block: &[Part; 2], length: usize) -> bool {
         && read >= header.len()
     {
         let read_bytes = bytes.get(..read).unwrap_or_default();
-        if read_bytes.windows(header.len()).any(|window| window == header) {
+        if read_bytes.windows(header.len().max(1)).any(|window| window == header) {
             return true;
         }
         // The header may lie across two pieces.

@@ -1,5 +1,12 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
-func main() { fmt.Println("alone") }
+// Lives long enough to be looked at: the command looks for programs that are not recorded every 50 ms.
+func main() {
+	time.Sleep(300 * time.Millisecond)
+	fmt.Println("alone")
+}

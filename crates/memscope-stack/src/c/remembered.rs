@@ -227,12 +227,12 @@ impl Remembered {
         let drop = (base + count - CAPACITY + DROP_AHEAD).min(base);
         let kept = self.len.min(CAPACITY) - drop;
         let words_dropped = if kept > 0 { self.place(drop).word } else { self.words_len as u16 };
-        self.words.copy_within(words_dropped as usize..self.words_len, 0);
-        self.words_len -= words_dropped as usize;
-        self.places.copy_within(drop..drop + kept, 0);
-        self.fps.copy_within(drop..drop + kept, 0);
+        drop_front(&mut self.words, words_dropped as usize, self.words_len);
+        self.words_len = self.words_len.saturating_sub(words_dropped as usize);
+        drop_front(&mut self.places, drop, drop + kept);
+        drop_front(&mut self.fps, drop, drop + kept);
         for place in self.places.iter_mut().take(kept) {
-            place.word -= words_dropped;
+            place.word = place.word.wrapping_sub(words_dropped);
         }
         self.len = kept;
         self.hint = 0;
@@ -454,4 +454,16 @@ pub(super) struct Fresh {
     pub(super) return_address: usize,
     pub(super) fp: usize,
     pub(super) rule: Rule,
+}
+
+/// Moves what is at `from` and behind it, up to `end`, to the front. Item by item: the standard library's way has a panic in it.
+#[cold]
+fn drop_front<T: Copy>(items: &mut [T], from: usize, end: usize) {
+    for at in from..end {
+        if let Some(item) = items.get(at).copied()
+            && let Some(place) = items.get_mut(at - from)
+        {
+            *place = item;
+        }
+    }
 }
