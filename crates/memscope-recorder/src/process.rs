@@ -300,7 +300,9 @@ fn prepare_image() -> bool {
     }
     // Also without stacks: whether a hook was left by a jump is asked of the stack.
     stacks::initialise(config.python_depth > 0);
-    forget_loader_errors();
+    if config.python_depth > 0 {
+        forget_loader_errors();
+    }
     if config.deferred {
         control::defer();
     }

@@ -72,23 +72,10 @@ static ONE_NAMESPACE: AtomicUsize = AtomicUsize::new(1);
 static PRESENT: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NOTHING_LOADED).cast_mut());
 static NAMESPACE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Of glibc 2, 0 if it cannot be read.
-fn glibc_minor() -> u32 {
-    unsafe extern "C" {
-        fn gnu_get_libc_version() -> *const c_char;
-    }
-    // SAFETY: it returns a constant of the C library.
-    let version = unsafe { core::ffi::CStr::from_ptr(gnu_get_libc_version()) }.to_bytes();
-    let digits = version.strip_prefix(b"2.").unwrap_or_default().iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0u32, |minor, digit| minor.saturating_mul(10).saturating_add(u32::from(digit - b'0')))
-}
-
 pub(super) fn initialise() {
-    // SAFETY: valid names; asked from a constructor, where the loader's functions may be called.
-    let symbol = |name: &core::ffi::CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize;
-    // Not asked for in vain: the loader would allocate a message about it.
-    let find_object = if glibc_minor() >= 35 { symbol(c"_dl_find_object") } else { 0 };
-    let global = symbol(c"_rtld_global");
+    // Not by `dlsym`, which allocates: before glibc 2.34 at a thread's first call, and for a message about what is not there.
+    let symbol = |name| memscope_sys::loader::find_global(name).map_or(0, |found| found.address);
+    let (find_object, global) = (symbol(c"_dl_find_object"), symbol(c"_rtld_global"));
     FIND_OBJECT.store(find_object, Ordering::Release);
     let mut first = FirstLook { program: None, objects: 0, loaded: None };
     // SAFETY: the callback gets the pointer it expects and does not keep it. It is the only call that takes the loader's
