@@ -8,6 +8,7 @@ use crate::process;
 use crate::slot::{self, Slot};
 use crate::writer::Writer;
 use core::mem::MaybeUninit;
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 use memscope_sys::{self as sys, Fd, FileId};
@@ -90,11 +91,14 @@ pub fn in_child(fork: &Fork) {
     // SAFETY: the slot is the thread's own; the copy is of the lane that it names, whose memory is zeroes now.
     unsafe {
         if let Some(writer) = &fork.interrupted {
-            INTERRUPTED.store(true, Relaxed);
             lane::put_writer((*slot).lane, writer);
             process::leave_out_lanes_to((*slot).lane);
         }
         if (*slot).recording != 0 {
+            INTERRUPTED.store(true, Relaxed);
+            if let Some(coming) = NonNull::new((*slot).coming as *mut u8) {
+                let _ = sys::map_anonymous_at(coming, (*slot).coming_length);
+            }
             Slot::begin_anew(slot);
         }
     }

@@ -462,11 +462,16 @@ impl Lane {
 
     fn try_create(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
         let config = process::config();
+        let home = process.home();
         let tables = match Tables::are_wanted(config) {
             true => sys::map_own(Tables::BYTES).ok()?.cast::<Tables>().as_ptr(),
             false => ptr::null_mut(),
         };
         let made = process.take_first_window().and_then(|window| {
+            // A child of a fork in the middle of this does not have it.
+            if process.home() != home {
+                return None;
+            }
             let number = process.lane_count.fetch_add(1, AcqRel);
             match process.lane(number) {
                 Some(lane) => Some((lane, number, window)),

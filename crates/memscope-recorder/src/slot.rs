@@ -34,6 +34,9 @@ pub struct Slot {
     /// A second guard, for a hook called by a signal handler that interrupted the first outside of the recorder.
     on_top: usize,
     on_top_word: usize,
+    /// A window that was mapped and is not yet a lane's, and its length; 0 for none. A forked child does not have it.
+    pub(crate) coming: usize,
+    pub(crate) coming_length: usize,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.
@@ -114,6 +117,7 @@ impl Slot {
             Slot::set(slot, Progress::IDLE);
             (*slot).on_top = 0;
             (*slot).guard = 0;
+            (*slot).coming = 0;
         }
     }
 

@@ -1,8 +1,9 @@
 //! The windows of a process: pieces of one file, handed to lanes and taken back when they move to larger ones.
 use crate::process::{self, Process};
+use crate::slot;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU32, compiler_fence};
 use memscope_format::layout::{
     LARGEST_WINDOW, PROCESS_HEADER_SIZE, StopReason, WINDOW_PAGE, WindowHeader, notes, window_bytes,
 };
@@ -92,6 +93,14 @@ impl Process {
         let memory = self.files().windows.map(offset, length, |stray| self.strayed(stray))?;
         // A child would keep it for nothing. If the kernel refuses, it does.
         let _ = sys::dont_fork(memory, length);
+        let slot = slot::current();
+        // SAFETY: the slot is the thread's own.
+        unsafe {
+            (*slot).coming_length = length;
+            compiler_fence(SeqCst);
+            (*slot).coming = memory.as_ptr() as usize;
+            compiler_fence(SeqCst);
+        }
         Ok(Window { page, size, memory: memory.as_ptr().cast() })
     }
 

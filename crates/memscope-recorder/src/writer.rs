@@ -311,6 +311,10 @@ impl Writer {
         unsafe {
             let process = &*self.process;
             let Ok(larger) = process.take_window(size) else { return };
+            // A child of a fork in the middle of this does not have it.
+            if process.home() != self.home {
+                return;
+            }
             let (lane, old) = ((*self.window).lane, self.give_up_window());
             self.move_into(larger, lane);
             process.give_back(old);
@@ -344,6 +348,8 @@ impl Writer {
         self.window = memory;
         compiler_fence(SeqCst);
         self.size = size;
+        // SAFETY: the calling thread's slot.
+        unsafe { (*slot::current()).coming = 0 };
         // What a signal handler has counted in between.
         self.lose(0);
     }
