@@ -1,7 +1,7 @@
 //! Outputs on file systems that may go away while the program runs. They are real ones: `bindfs` serves a directory through
 //! FUSE, and is killed.
 use memscope_format::layout::{EVENTS_FILE, SPOOL_DIRECTORY, StopReason, WINDOWS_FILE};
-use memscope_tests::{Recorded, Recorder, Recording, Workshop, finish, is_root};
+use memscope_tests::{Recorded, Recorder, Recording, Workshop, finish, is_root, library};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -207,7 +207,16 @@ fn nothing_is_recorded_where_windows_can_be_kept_nowhere_and_readers_say_so() {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).arg(program.parent().expect("the workshop"));
     let recorder = Recorder::into_directory(Path::new("/mnt/mounted"));
-    command.args(recorder.environment().map(|(name, value)| format!("{name}={value}")));
+    // So are the libraries: the installation may be below one of the places.
+    let ours = ["libascend_kernel_hook.so", "libmsmemscope_host.so"];
+    for name in ours {
+        fs::copy(library(name), workshop.path(name)).expect("the libraries can be copied");
+    }
+    let settings = recorder.environment().map(|(name, value)| match name {
+        "LD_PRELOAD" => format!("{name}={}", ours.map(|library| format!("/mnt/{library}")).join(":")),
+        _ => format!("{name}={value}"),
+    });
+    command.args(settings);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = finish(command.spawn().expect("unshare is needed and cannot be run"));
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"ready\n"[..]), "{output:?}");
