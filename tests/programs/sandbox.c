@@ -168,6 +168,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(filter, "refused")) {
         // The kernel takes no empty program, and none that jumps out of itself: there is no filter then.
         struct sock_fprog empty = {0, few_calls}, endless = {1, few_calls};
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("privileges");
         if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &empty) != -1 || errno != EINVAL) die("empty");
         if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &endless) != -1 || errno != EINVAL) die("endless");
         if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, (void *)64) != -1 || errno != EFAULT) die("nowhere");
