@@ -15,3 +15,6 @@ if __name__ == "__main__":
         thread.join()
     with multiprocessing.get_context("fork").Pool(3) as pool:
         print(sum(pool.map(work, range(12), chunksize=1)))
+        # Without it a worker may be terminated before it has done anything.
+        pool.close()
+        pool.join()
