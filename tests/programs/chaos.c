@@ -26,6 +26,8 @@ struct worker {
     void *blocks[BLOCKS], *mappings[MAPPINGS];
     sigjmp_buf target;
     volatile sig_atomic_t may_jump, signals, forks;
+    /* Of the call under way: a realloc is a free and an allocation. */
+    volatile sig_atomic_t events;
     /* A child of a fork ends after so many operations. */
     volatile long left;
     timer_t timer;
@@ -75,7 +77,7 @@ static void on_timer(int signal) {
         if (child == 0) {
             chaos_begin(0);
             /* The call under way in the parent may be seen in the child from here on. */
-            atomic_fetch_add(&chaos_counts()->left, 1);
+            atomic_fetch_add(&chaos_counts()->left, worker->events);
             unmap(map(5), 5);
             if (number % 80 == 7)
                 _exit(0);
@@ -89,7 +91,7 @@ static void on_timer(int signal) {
     }
     if (wants('j') && worker->may_jump && number % 2) {
         worker->may_jump = 0;
-        atomic_fetch_add(&chaos_counts()->left, 1);
+        atomic_fetch_add(&chaos_counts()->left, worker->events);
         siglongjmp(worker->target, 1);
     }
 }
@@ -165,7 +167,9 @@ static __attribute__((noinline)) void operate(struct worker *worker, int depth) 
     } else if (choice < 750) {
         void *old = *block;
         *block = 0;
+        worker->events = 2;
         *block = realloc(old, draw(worker, 900) + 1);
+        worker->events = 1;
     } else if (choice < 980) {
         void *old = *mapping;
         *mapping = 0;
@@ -199,6 +203,7 @@ static void *work(void *argument) {
         stack.ss_sp = map(STACK / PAGE);
         sigaltstack(&stack, 0);
     }
+    worker->events = 1;
     self = worker;
     if (wants('s'))
         start_timer(worker);
@@ -206,6 +211,7 @@ static void *work(void *argument) {
     while (done < OPERATIONS) {
         if (!sigsetjmp(worker->target, 1))
             worker->may_jump = 1;
+        worker->events = 1;
         while (done < OPERATIONS) {
             done++;
             operate(worker, draw(worker, 30));

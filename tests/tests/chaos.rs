@@ -11,7 +11,7 @@ type Kinds = [u64; 4];
 
 struct Counted {
     made: Kinds,
-    /// Calls that were left half way, which may be seen or not.
+    /// Events of calls that were left half way, which may be seen or not.
     left: u64,
 }
 

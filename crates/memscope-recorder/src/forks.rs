@@ -3,11 +3,9 @@
 //! The process's memory is zeroed in a child, so its first event begins a recording of its own. What is left is here, in
 //! ordinary memory that a child gets a copy of: the numbers of the parent's descriptors. Windows are not handed on at all.
 use crate::files::close_inherited;
-use crate::lane;
+use crate::lane::{self, Interrupted};
 use crate::process;
 use crate::slot::{self, Slot};
-use crate::writer::Writer;
-use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
@@ -64,9 +62,9 @@ pub(crate) unsafe fn leave_parent() {
 
 /// What a fork needs to know of the moment before it.
 pub struct Fork {
-    /// The writer of the lane the recorder is at work on: fork was called by a signal handler that interrupted it, or a
-    /// jump has left it there.
-    interrupted: Option<MaybeUninit<Writer>>,
+    /// The lane the recorder is at work on: fork was called by a signal handler that interrupted it, or a jump has left it
+    /// there.
+    interrupted: Option<Interrupted>,
 }
 
 /// Just before a fork.
@@ -75,7 +73,7 @@ pub fn before() -> Fork {
     // SAFETY: the slot is the thread's own, and so is the lane it names; the copy is only ever put back.
     let interrupted = unsafe {
         let at_work = core::ptr::addr_of!((*slot).recording).read_volatile() != 0;
-        at_work.then(|| lane::copy_writer((*slot).lane)).flatten()
+        at_work.then(|| lane::interrupted((*slot).lane)).flatten()
     };
     Fork { interrupted }
 }
@@ -90,8 +88,8 @@ pub fn in_child(fork: &Fork) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own; the copy is of the lane that it names, whose memory is zeroes now.
     unsafe {
-        if let Some(writer) = &fork.interrupted {
-            lane::put_writer((*slot).lane, writer);
+        if let Some(interrupted) = &fork.interrupted {
+            lane::put_back((*slot).lane, interrupted);
             process::leave_out_lanes_to((*slot).lane);
         }
         if (*slot).recording != 0 {

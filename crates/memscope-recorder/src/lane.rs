@@ -74,9 +74,10 @@ pub unsafe fn host_alloc(address: usize, size: usize, entry: Entry) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane at hand.
     unsafe {
+        // First: what is found at hand must not be used up by a signal handler.
+        Slot::set(slot, Progress::begin(1));
         match at_hand(slot, |lane| !lane.wants_stacks) {
             Some((lane, ticks)) => {
-                Slot::set(slot, Progress::begin(1));
                 lane.writer.host_alloc(slot, ticks, address as u64, size as u64, StackRef::NONE);
                 Slot::set(slot, Progress::IDLE);
             }
@@ -105,9 +106,9 @@ pub unsafe fn host_free(address: usize) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane at hand.
     unsafe {
+        Slot::set(slot, Progress::begin(1));
         match at_hand(slot, |_| true) {
             Some((lane, ticks)) => {
-                Slot::set(slot, Progress::begin(1));
                 lane.writer.host_free(slot, ticks, address as u64, StackRef::NONE, 0);
                 Slot::set(slot, Progress::IDLE);
             }
@@ -215,28 +216,37 @@ pub(crate) unsafe fn recover(lane: *mut Lane, missing: impl FnOnce(usize) -> u64
     }
 }
 
-/// A copy of the lane's writer as it is; `None` if there is no lane.
+/// What code that was interrupted at work may still look at: everything of a lane but its owner.
+pub(crate) struct Interrupted {
+    writer: MaybeUninit<Writer>,
+    tables: *mut Tables,
+    wants_stacks: bool,
+}
+
+/// A copy of the lane as it is; `None` if there is none.
 ///
 /// # Safety
 /// `lane` is the calling thread's, or null.
-pub(crate) unsafe fn copy_writer(lane: *const Lane) -> Option<MaybeUninit<Writer>> {
+pub(crate) unsafe fn interrupted(lane: *const Lane) -> Option<Interrupted> {
     // SAFETY: the caller vouches for the lane. A writer that is at work may be anything in between: it is not looked at.
     unsafe {
         let lane = lane.as_ref().filter(|lane| lane.owner.load(Relaxed) != 0)?;
-        let mut copy = MaybeUninit::uninit();
-        ptr::copy_nonoverlapping(&raw const lane.writer, copy.as_mut_ptr(), 1);
-        Some(copy)
+        let mut writer = MaybeUninit::uninit();
+        ptr::copy_nonoverlapping(&raw const lane.writer, writer.as_mut_ptr(), 1);
+        Some(Interrupted { writer, tables: lane.tables, wants_stacks: lane.wants_stacks })
     }
 }
 
-/// Puts a writer back, in a forked child, where zeroes are now.
+/// Puts it back, in a forked child, where zeroes are now. Tables are ordinary memory, of which the child has a copy.
 ///
 /// # Safety
 /// It was copied from this lane of the calling thread.
-pub(crate) unsafe fn put_writer(lane: *mut Lane, writer: &MaybeUninit<Writer>) {
+pub(crate) unsafe fn put_back(lane: *mut Lane, interrupted: &Interrupted) {
     // SAFETY: the caller vouches for both; the lane has no owner, so it is never taken for one.
     unsafe {
-        ptr::copy_nonoverlapping(writer.as_ptr(), ptr::addr_of_mut!((*lane).writer), 1);
+        ptr::copy_nonoverlapping(interrupted.writer.as_ptr(), ptr::addr_of_mut!((*lane).writer), 1);
+        (*lane).tables = interrupted.tables;
+        (*lane).wants_stacks = interrupted.wants_stacks;
         (*lane).writer.pretend();
     }
 }

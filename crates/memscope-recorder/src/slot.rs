@@ -192,7 +192,7 @@ pub unsafe fn nested(stack_pointer: usize, frame_pointer: usize) -> Nested {
             // A mark is no frame's place, but lies in one.
             Search::Between { crossed_signal } if is_mark => within(slot, crossed_signal),
             Search::Between { .. } | Search::Absent => Slot::replace_abandoned(slot, stack_pointer),
-            Search::Unknown => by_place(slot, stack_pointer),
+            Search::Unknown { crossed_signal } => by_place(slot, stack_pointer, crossed_signal),
         }
     }
 }
@@ -201,7 +201,7 @@ pub unsafe fn nested(stack_pointer: usize, frame_pointer: usize) -> Nested {
 unsafe fn nested_at(place: usize) -> Nested {
     let slot = current();
     // SAFETY: the slot is the thread's own.
-    unsafe { by_place(slot, place | MARK) }
+    unsafe { by_place(slot, place | MARK, false) }
 }
 
 /// Whether the word at the guard is what it was. Changed, it tells that the hook has gone; unchanged, it tells little.
@@ -238,9 +238,9 @@ unsafe fn lost(slot: *mut Slot) -> Nested {
     Nested::Pass
 }
 
-/// Where the stack cannot be walked: a hook within another has the smaller stack pointer, unless it is on a stack for
-/// signal handlers.
-unsafe fn by_place(slot: *mut Slot, guard: usize) -> Nested {
+/// Where the stack cannot be walked to its end: a hook within another has the smaller stack pointer, unless it is on a stack
+/// for signal handlers.
+unsafe fn by_place(slot: *mut Slot, guard: usize, crossed_signal: bool) -> Nested {
     // SAFETY: the caller passes the thread's own slot and its own guard.
     unsafe {
         let is_outer = (guard & !MARK).wrapping_sub((*slot).guard & !MARK) <= SAME_STACK;
@@ -249,7 +249,7 @@ unsafe fn by_place(slot: *mut Slot, guard: usize) -> Nested {
         }
         // Our own work calls no hooked function where the stack cannot be walked.
         let recording = ptr::addr_of!((*slot).recording).read_volatile() != 0;
-        within(slot, recording)
+        within(slot, crossed_signal || recording)
     }
 }
 

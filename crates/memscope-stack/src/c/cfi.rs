@@ -371,7 +371,7 @@ impl Function {
         machine.location = self.begin;
         machine.target = pc;
         machine.run(self.instructions)?;
-        machine.rules.to_row(registers)
+        machine.rules.to_row(pc, registers)
     }
 }
 
@@ -406,7 +406,7 @@ impl Rules {
         return_address: RegisterRule::Unspecified,
     };
 
-    fn to_row(self, registers: Registers) -> Option<Row> {
+    fn to_row(self, pc: usize, registers: Registers) -> Option<Row> {
         match self.return_address {
             RegisterRule::Undefined => return Some(Row::END),
             RegisterRule::AtCfa(offset) if offset == registers.return_address_at => {}
@@ -423,7 +423,10 @@ impl Rules {
                     return None;
                 }
             }
-            CfaRule::Expression(bytes) => cfa_of(simple_expression(bytes)?, registers)?,
+            CfaRule::Expression(bytes) => match linkage_entry(bytes, registers) {
+                Some(entry) => Cfa::Sp { offset: entry.offset_at(pc)? },
+                None => cfa_of(simple_expression(bytes)?, registers)?,
+            },
         };
         let saved = match self.frame_pointer {
             // A frame pointer nobody may rely on: whoever saved it will say so, as for one that was never touched.
@@ -446,6 +449,47 @@ impl Rules {
         };
         Some(Row::new(cfa, saved))
     }
+}
+
+/// An entry of a procedure linkage table: from the instruction behind its `push` on there is a word more on the stack.
+/// Nothing calls from there, but signals come there as anywhere.
+struct LinkageEntry {
+    offset: i64,
+    pushed_from: u8,
+}
+
+impl LinkageEntry {
+    fn offset_at(&self, pc: usize) -> Option<i32> {
+        let pushed = if pc & 15 >= usize::from(self.pushed_from) { 8 } else { 0 };
+        i32::try_from(self.offset + pushed).ok()
+    }
+}
+
+/// The expression linkers make for all entries of a table at once: `sp + offset + (((pc & 15) >= pushed_from) << 3)`.
+fn linkage_entry(mut bytes: Bytes, registers: Registers) -> Option<LinkageEntry> {
+    const BREG0: u64 = 0x70;
+    const LIT0: u8 = 0x30;
+    const LIT15: u8 = LIT0 + 15;
+    const AND: u8 = 0x1a;
+    const GE: u8 = 0x2a;
+    const LIT3: u8 = LIT0 + 3;
+    const SHL: u8 = 0x24;
+    const PLUS: u8 = 0x22;
+    if u64::from(bytes.u8()?) != BREG0 + registers.stack_pointer {
+        return None;
+    }
+    let offset = bytes.sleb()?;
+    if u64::from(bytes.u8()?) != BREG0 + registers.return_address || bytes.sleb()? != 0 {
+        return None;
+    }
+    let is_masked = bytes.u8()? == LIT15 && bytes.u8()? == AND;
+    let pushed_from = bytes.u8()?.checked_sub(LIT0).filter(|&place| is_masked && place <= 15)?;
+    for operation in [GE, LIT3, SHL, PLUS] {
+        if bytes.u8()? != operation {
+            return None;
+        }
+    }
+    bytes.is_empty().then_some(LinkageEntry { offset, pushed_from })
 }
 
 /// `register + offset`, or with `dereferenced` what lies there plus that.
@@ -671,5 +715,37 @@ impl Machine<'_> {
             self.rules.return_address = self.initial.return_address;
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REGISTERS: Registers =
+        Registers { frame_pointer: 6, stack_pointer: 7, return_address: 16, return_address_at: -8 };
+
+    /// As binutils writes it.
+    const EXPRESSION: [u8; 11] = [0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22];
+
+    fn offsets(expression: &[u8]) -> Option<[i32; 3]> {
+        let range = expression.as_ptr_range();
+        let entry = linkage_entry(Bytes { at: range.start as usize, end: range.end as usize }, REGISTERS)?;
+        Some([0x4010, 0x401a, 0x401b].map(|pc| entry.offset_at(pc).unwrap()))
+    }
+
+    #[test]
+    fn in_a_linkage_table_a_word_is_pushed_behind_the_push_only() {
+        assert_eq!(offsets(&EXPRESSION), Some([8, 8, 16]));
+    }
+
+    #[test]
+    fn other_expressions_are_not_taken_for_a_linkage_table() {
+        assert_eq!(offsets(&EXPRESSION[..10]), None);
+        for at in (0..EXPRESSION.len()).filter(|at| ![1, 6].contains(at)) {
+            let mut other = EXPRESSION;
+            other[at] += 1;
+            assert_eq!(offsets(&other), None, "{at}");
+        }
     }
 }

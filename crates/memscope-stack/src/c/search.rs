@@ -15,8 +15,9 @@ pub enum Search {
     Between { crossed_signal: bool },
     /// No live frame is near it: the walk went to the end of the stack.
     Absent,
-    /// The walk got lost before it could tell: generated code, wrong tables, too many frames.
-    Unknown,
+    /// The walk got lost before it could tell: generated code, wrong tables, too many frames. With `crossed_signal` it
+    /// came as far as what a signal handler interrupted.
+    Unknown { crossed_signal: bool },
 }
 
 const MOST_FRAMES: usize = 4096;
@@ -31,7 +32,7 @@ const MOST_FRAMES: usize = 4096;
 pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
     let mut memory = StackMemory::new();
     memory.enter(sp);
-    let Some(mut frame) = arch::entry(sp, fp, &mut memory) else { return Search::Unknown };
+    let Some(mut frame) = arch::entry(sp, fp, &mut memory) else { return Search::Unknown { crossed_signal: false } };
     let epoch = unload_epoch();
     let mut crossed_signal = false;
     // Where the walk came onto the stack it is on.
@@ -51,7 +52,7 @@ pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
                 continue;
             }
             Step::End => return Search::Absent,
-            Step::Unknown | Step::Lost => return Search::Unknown,
+            Step::Unknown | Step::Lost => return Search::Unknown { crossed_signal },
         }
         if arch::entry_pointer(&frame) == wanted {
             return Search::Found { crossed_signal };
@@ -60,5 +61,5 @@ pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
             return Search::Between { crossed_signal };
         }
     }
-    Search::Unknown
+    Search::Unknown { crossed_signal }
 }
