@@ -1,8 +1,8 @@
 //! What the fuzz targets share: recordings on disk, and the whole way from a recording to both kinds of file.
-use memscope_export::{Brand, DumpEvents, ExportOptions, Format, export_process};
+use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, export_process};
 use memscope_format::layout::{PROCESS_HEADER_SIZE, PROCESS_MAGIC, VERSION, WINDOW_SIZE};
 use memscope_model::Process;
-use memscope_model::testing::{AccessMode, Execution, Phase, Space, SpoolBuilder, TensorOwner};
+use memscope_testkit::{AccessMode, Execution, Phase, Space, SpoolBuilder, TensorOwner};
 use memscope_symbols::Symbolizer;
 use std::path::Path;
 

@@ -2,13 +2,13 @@
 //! which word belongs to which option.
 //!
 //! `getopt` would also take options after the program name and accept shortened ones; both steal what is meant for the
-//! program, so words after the program name are left alone here. [`crate::settings`] takes back the few the manual's
+//! program, so words after the program name are left alone here. [`memscope_session::settings`] takes back the few the manual's
 //! examples put there.
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::options::{self, OptionId, OptionSpec, SUB_COMMANDS, SubCommandSpec};
-use crate::usage_error::{UsageError, quoted};
+use memscope_session::usage_error::{UsageError, quoted};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GivenOption {

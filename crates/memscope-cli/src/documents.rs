@@ -1,9 +1,9 @@
 //! Help, version, man page and shell completions, all from the table in [`crate::options`].
 use clap::{Arg, ArgAction, Command, ValueHint, builder::PossibleValuesParser};
 
-use crate::brand::Brand;
+use crate::intent::Shell;
 use crate::options::{self, OPTIONS, Offer, OptionSpec, SUB_COMMANDS, SubCommand, SubCommandSpec};
-use crate::settings::Shell;
+use memscope_session::brand::Brand;
 
 const ABOUT: &str = "Memory analysis for AI training and inference: records every allocation, free, operator launch \
                      and memory access of a program.";

@@ -1,47 +1,27 @@
-//! The `msmemscope` command: what was typed ([`args`]) becomes what is meant ([`settings`]), which a command of
-//! [`commands`] carries out; [`printer`] is the only place that prints.
+//! The `msmemscope` command: what was typed ([`args`]) becomes what is meant ([`intent`]), which a command of
+//! [`commands`] carries out, with what `memscope-session` knows of runs and recordings.
 //!
 //! One table, [`options`], is the truth about the options: the parser, the help, the man page and the shell
 //! completions ([`documents`]) all read it.
 #![forbid(unsafe_code)]
 
 pub mod args;
-pub mod brand;
-mod call_site;
 pub mod commands;
-pub mod device_usage;
 pub mod documents;
-pub mod environment;
-pub mod keeper;
-pub mod launch;
-pub mod libraries;
+pub mod intent;
 pub mod options;
-pub mod output_dir;
-mod own_allocator;
-pub mod printer;
-mod process_report;
-pub mod program;
-mod quantity;
-pub mod record_config;
-mod resident_size;
-pub mod settings;
-pub mod signals;
-mod summary;
-pub mod usage_error;
-mod windows_home;
+mod pending;
+pub mod resolution;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::args::CommandLine;
-use crate::brand::Brand;
-use crate::printer::Printer;
-use crate::settings::{LogLevel, Resolution};
-
-/// A mistake of the user: nothing was created, nothing was started.
-pub const EXIT_USAGE: u8 = 2;
-/// Something that is not the user's mistake failed before the program was started.
-pub const EXIT_FAILURE: u8 = 1;
+use crate::resolution::Resolution;
+use memscope_session::EXIT_USAGE;
+use memscope_session::brand::Brand;
+use memscope_session::printer::Printer;
+use memscope_session::settings::LogLevel;
 
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os();

@@ -7,9 +7,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use memscope_cli::libraries::{HOST, RECORDER};
-use memscope_cli::record_config::RecordConfig;
-use memscope_cli::settings::DataFormat;
+use memscope_session::libraries::{HOST, RECORDER};
+use memscope_session::record_config::RecordConfig;
+use memscope_session::settings::DataFormat;
 use tempfile::TempDir;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_msmemscope");

@@ -2,8 +2,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use memscope_cli::libraries::{HOST, RECORDER};
-use memscope_model::testing::{Space, SpoolBuilder};
+use memscope_session::libraries::{HOST, RECORDER};
+use memscope_testkit::{Space, SpoolBuilder};
 use memscope_usage::{DeviceMemory, LogWriter, ProcessMemory, Usage, UsageLog};
 use tempfile::TempDir;
 

@@ -5,14 +5,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use memscope_cli::args::CommandLine;
-use memscope_cli::brand::Brand;
+use memscope_cli::intent::{Intent, Shell};
 use memscope_cli::options::{OPTIONS, SubCommand};
-use memscope_cli::settings::values::Watch;
-use memscope_cli::settings::{
-    Analysis, CallStacks, CollectMode, DataFormat, Devices, EventSet, Intent, LevelSet, LogLevel, NpuSelection,
-    Resolution, Settings, Shell,
+use memscope_cli::resolution::Resolution;
+use memscope_session::brand::Brand;
+use memscope_session::settings::values::Watch;
+use memscope_session::settings::{
+    Analysis, CallStacks, CollectMode, DataFormat, Devices, EventSet, LevelSet, LogLevel, NpuSelection, Settings,
 };
-use memscope_cli::usage_error::UsageError;
+use memscope_session::usage_error::UsageError;
 
 fn resolve_os(words: &[OsString], brand: Brand) -> Result<Resolution, UsageError> {
     CommandLine::parse(words).and_then(|line| Resolution::of(line, brand))
@@ -246,7 +247,11 @@ fn watch_names_two_operators() {
     ] {
         let parsed = settings(&format!("--watch={value}")).watch.unwrap();
         assert_eq!(parsed, expected, "{value}");
-        assert_eq!(memscope_cli::settings::values::watch(&parsed.to_string()).unwrap(), parsed, "{value} read back");
+        assert_eq!(
+            memscope_session::settings::values::watch(&parsed.to_string()).unwrap(),
+            parsed,
+            "{value} read back"
+        );
     }
 }
 

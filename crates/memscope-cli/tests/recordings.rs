@@ -1,5 +1,5 @@
 //! What the command tells of recordings made to order.
-use memscope_model::testing::{Protection, Space, SpoolBuilder, StopReason, SystemKind};
+use memscope_testkit::{Protection, Space, SpoolBuilder, StopReason, SystemKind};
 use memscope_usage::{HOST_PEAK, LogWriter, ProcessMemory, Usage};
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,8 +1,8 @@
 //! How many events a second a replay delivers, over a made-up spool: `replay_speed [events] [live blocks]`.
 //! Seconds are those of the processor, so that a busy machine does not change them much.
 #![allow(clippy::print_stdout, reason = "the figures are what it is for")]
-use memscope_model::testing::SpoolBuilder;
 use memscope_model::{Process, StackId};
+use memscope_testkit::SpoolBuilder;
 use std::hint::black_box;
 use std::ops::ControlFlow;
 

@@ -16,9 +16,7 @@
 //!
 //! What it is not: it knows neither names nor lines (that is `memscope-symbols`) and draws no conclusions (that is
 //! `memscope-analysis`).
-#![cfg_attr(not(any(test, feature = "testing")), forbid(unsafe_code))]
-// The spool builder of the tests calls the recorder's encoder, which writes through raw pointers.
-#![cfg_attr(any(test, feature = "testing"), deny(unsafe_code))]
+#![forbid(unsafe_code)]
 
 mod address_ranges;
 mod books;
@@ -39,8 +37,6 @@ mod selection;
 mod settings;
 mod stacks;
 mod task_log;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -2,9 +2,9 @@
 use std::process::ExitCode;
 
 use crate::EXIT_USAGE;
-use crate::printer::Printer;
-use crate::settings::CompareSettings;
-use crate::usage_error::quoted;
+use crate::intent::CompareSettings;
+use memscope_session::printer::Printer;
+use memscope_session::usage_error::quoted;
 
 pub(super) fn run(settings: &CompareSettings, printer: &Printer) -> ExitCode {
     printer.error(&format_args!(

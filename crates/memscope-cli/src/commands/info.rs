@@ -1,18 +1,12 @@
 //! `info DIR`: what an earlier run recorded.
-use std::ops::ControlFlow;
-use std::path::Path;
 use std::process::ExitCode;
 
-use memscope_analysis::Usage;
-use memscope_model::{ModelError, Process};
-use memscope_symbols::Symbolizer;
-
-use super::export::recorded_processes;
-use crate::printer::Printer;
-use crate::process_report::ProcessReport;
-use crate::settings::InfoSettings;
-use crate::usage_error::quoted;
-use crate::{EXIT_FAILURE, keeper, resident_size, summary};
+use crate::intent::InfoSettings;
+use memscope_session::export::recorded_processes;
+use memscope_session::printer::Printer;
+use memscope_session::report::{ProcessReport, resident_size, summary};
+use memscope_session::usage_error::quoted;
+use memscope_session::{EXIT_FAILURE, keeper};
 
 pub(super) fn run(settings: &InfoSettings, printer: &Printer) -> anyhow::Result<ExitCode> {
     let directories = recorded_processes(&settings.directory, None, printer)?;
@@ -22,7 +16,7 @@ pub(super) fn run(settings: &InfoSettings, printer: &Printer) -> anyhow::Result<
     let mut reports = Vec::new();
     let mut failed = false;
     for directory in &directories {
-        match read(directory) {
+        match ProcessReport::read(directory) {
             Ok(report) => reports.push(report),
             Err(error) => {
                 printer.error(&error);
@@ -35,17 +29,4 @@ pub(super) fn run(settings: &InfoSettings, printer: &Printer) -> anyhow::Result<
     text.push('\n');
     let printed = printer.document(&text);
     Ok(if failed { ExitCode::from(EXIT_FAILURE) } else { printed })
-}
-
-fn read(directory: &Path) -> Result<ProcessReport, ModelError> {
-    let mut process = Process::open(directory)?;
-    let mut usage = Usage::new();
-    let outcome = process.replay(
-        &mut |event, _| {
-            usage.feed(event);
-            ControlFlow::Continue(())
-        },
-        &mut |_| {},
-    )?;
-    Ok(ProcessReport::new(&process, directory, outcome, &usage, &mut Symbolizer::new()))
 }

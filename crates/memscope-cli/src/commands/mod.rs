@@ -2,18 +2,15 @@
 mod compare;
 mod export;
 mod info;
-mod report;
 mod run;
 
 use std::process::ExitCode;
 
-pub(crate) use export::Batch;
-pub use report::{ReportOutcome, report_run};
+use memscope_session::EXIT_FAILURE;
+use memscope_session::printer::Printer;
 
-use crate::EXIT_FAILURE;
 use crate::documents;
-use crate::printer::Printer;
-use crate::settings::Intent;
+use crate::intent::Intent;
 
 pub fn carry_out(intent: &Intent, printer: &Printer) -> ExitCode {
     let brand = printer.brand();

@@ -4,17 +4,17 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::report::{ReportOutcome, report_run};
-use crate::device_usage::DeviceUsage;
-use crate::keeper::{Keeper, Run};
-use crate::launch::{Launch, RunRecord, StartError, end_like};
-use crate::libraries::Libraries;
-use crate::printer::Printer;
-use crate::program::{Identity, Program};
-use crate::record_config::RecordConfig;
-use crate::settings::Settings;
-use crate::usage_error::quoted;
-use crate::{EXIT_FAILURE, EXIT_USAGE, environment, output_dir, windows_home};
+use memscope_session::device_usage::DeviceUsage;
+use memscope_session::keeper::{Keeper, Run};
+use memscope_session::launch::{Launch, RunRecord, StartError, end_like};
+use memscope_session::libraries::Libraries;
+use memscope_session::printer::Printer;
+use memscope_session::program::{Identity, Program};
+use memscope_session::record_config::RecordConfig;
+use memscope_session::report::{ReportOutcome, report_run};
+use memscope_session::settings::Settings;
+use memscope_session::usage_error::quoted;
+use memscope_session::{EXIT_FAILURE, EXIT_USAGE, environment, output_dir, windows_home};
 
 pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<ExitCode> {
     let stop = |error: &dyn Display, code: u8| {

@@ -1,8 +1,8 @@
 //! What the user chose: devices, steps, the time between start and stop.
 use super::devices::notes;
 use super::{Recorded, record};
-use crate::testing::{EPOCH_NS, HOST_DEVICE, Space, SpoolBuilder, SystemKind};
 use crate::{Action, Device, Outcome, Selection, TraceEvent};
+use memscope_testkit::{EPOCH_NS, HOST_DEVICE, Space, SpoolBuilder, SystemKind};
 use std::ops::ControlFlow;
 
 /// Memory events as text: how they were told, time, address and size.

@@ -1,8 +1,8 @@
 use super::kernels::kernels_on_two_threads;
 use super::{check_books, devices, properties, replay_directory};
-use crate::testing::SpoolBuilder;
 use crate::{Process, Stacks, TraceEvent};
 use memscope_format::layout::{EVENTS_FILE, PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOW_SIZE, WINDOWS_FILE};
+use memscope_testkit::SpoolBuilder;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;

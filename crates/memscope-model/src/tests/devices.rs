@@ -1,9 +1,9 @@
 //! Device memory, pools and marks.
 use super::{record, replay};
-use crate::testing::{EPOCH_NS, HOST_DEVICE, Space, SpoolBuilder, SystemKind, UNKNOWN_DEVICE};
 use crate::{
     Action, Device, DriverTraits, MemoryEvent, Origin, Outcome, PageSize, Pool, Process, RefusedCall, TraceEvent,
 };
+use memscope_testkit::{EPOCH_NS, HOST_DEVICE, Space, SpoolBuilder, SystemKind, UNKNOWN_DEVICE};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

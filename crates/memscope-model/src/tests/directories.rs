@@ -1,5 +1,5 @@
-use crate::testing::{EPOCH_NS, SpoolBuilder};
 use crate::{ModelError, Process, find_processes, survey_processes};
+use memscope_testkit::{EPOCH_NS, SpoolBuilder};
 use std::fs;
 
 #[test]

@@ -1,7 +1,7 @@
 use super::{record, replay};
-use crate::testing::{EPOCH_NS, SpoolBuilder};
 use crate::{Action, MemoryEvent, Origin, StackId};
 use memscope_format::layout::StopReason;
+use memscope_testkit::{EPOCH_NS, SpoolBuilder};
 use std::ops::ControlFlow;
 
 /// What a test says of an event: time, thread, action, address, size, block.

@@ -1,8 +1,8 @@
 //! Launches, the tasks they become, and their executions by the device's clock.
 use super::devices::notes;
 use super::{record, replay};
-use crate::testing::{Execution, LaneNumber, SpoolBuilder, SystemKind};
 use crate::{KernelPhase, NoteKind, TraceEvent};
+use memscope_testkit::{Execution, LaneNumber, SpoolBuilder, SystemKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

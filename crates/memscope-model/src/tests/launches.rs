@@ -1,9 +1,9 @@
 //! Operators and kernels of ATB, accesses, and heaps.
 use super::devices::notes;
 use super::{record, replay};
-use crate::testing::{AccessMode, EPOCH_NS, Phase, Space, SpoolBuilder, SystemKind, TensorOwner, UNKNOWN_DEVICE};
 use crate::{Access, Action, Device, NoteKind, Pool, Process, TraceEvent};
 use memscope_format::layout::{PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOWS_FILE};
+use memscope_testkit::{AccessMode, EPOCH_NS, Phase, Space, SpoolBuilder, SystemKind, TensorOwner, UNKNOWN_DEVICE};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

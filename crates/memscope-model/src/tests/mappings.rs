@@ -1,8 +1,8 @@
 //! Which part of the address space is memory.
 use super::{record, replay};
-use crate::testing::SpoolBuilder;
 use crate::{Action, MemoryEvent, Origin};
 use memscope_format::record::Protection;
+use memscope_testkit::SpoolBuilder;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

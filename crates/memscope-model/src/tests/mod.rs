@@ -1,4 +1,4 @@
-//! Behaviour of whole replays, over spools made with [`crate::testing`].
+//! Behaviour of whole replays, over spools made with `memscope_testkit`.
 mod choice;
 mod damage;
 mod devices;
@@ -10,8 +10,8 @@ mod mappings;
 mod properties;
 mod stacks;
 
-use crate::testing::SpoolBuilder;
 use crate::{Action, BlockId, Device, MemoryEvent, Origin, Outcome, Pool, Process};
+use memscope_testkit::SpoolBuilder;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;

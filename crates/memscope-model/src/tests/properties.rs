@@ -1,6 +1,6 @@
 use super::{record, replay};
-use crate::testing::SpoolBuilder;
 use crate::{Action, MemoryEvent, Origin};
+use memscope_testkit::SpoolBuilder;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 use super::{record, replay};
-use crate::testing::{LaneNumber, SpoolBuilder};
 use crate::{Frame, Process, StackId};
+use memscope_testkit::{LaneNumber, SpoolBuilder};
 
 /// Readable frames: `path+offset`, `?address`, `function@instruction`.
 fn spelled(process: &Process, stack: StackId) -> (Vec<String>, Vec<String>) {

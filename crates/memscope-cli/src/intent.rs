@@ -1,0 +1,50 @@
+//! What the command is to do.
+use std::path::PathBuf;
+
+use memscope_session::brand::Brand;
+use memscope_session::settings::{DataFormat, Settings};
+
+use crate::options::SubCommand;
+
+/// What the command is to do.
+#[derive(Clone, Debug)]
+pub enum Intent {
+    /// Of the whole command or of one sub-command.
+    Help(Option<SubCommand>),
+    Version,
+    Run(Box<Settings>),
+    Compare(CompareSettings),
+    Export(ExportSettings),
+    Info(InfoSettings),
+    Completions(Shell),
+    ManPage,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CompareSettings {
+    pub base: PathBuf,
+    pub compared: PathBuf,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportSettings {
+    /// An output directory, a process directory or a spool directory.
+    pub directory: PathBuf,
+    /// `None`: not said; the format the run was recorded for.
+    pub data_format: Option<DataFormat>,
+    pub brand: Brand,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InfoSettings {
+    /// An output directory, a process directory or a spool directory.
+    pub directory: PathBuf,
+    pub brand: Brand,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}

@@ -1,0 +1,282 @@
+//! From the words to the meaning.
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use memscope_session::brand::Brand;
+use memscope_session::settings::values::{self, Clearable, Events, Refused, Watch};
+use memscope_session::settings::{
+    Analysis, CallStacks, CollectMode, DataFormat, Devices, EventSet, LevelSet, LogLevel, Settings,
+};
+use memscope_session::usage_error::{UsageError, quoted};
+
+use crate::args::{CommandLine, GivenOption, ProgramWords, Words, split_long};
+use crate::intent::{CompareSettings, ExportSettings, InfoSettings, Intent, Shell};
+use crate::options::{self, OptionId, SubCommand, SubCommandSpec};
+use crate::pending::PENDING;
+
+/// What a command line means, and what to tell the user about it beforehand.
+#[derive(Clone, Debug)]
+pub struct Resolution {
+    pub intent: Intent,
+    pub log_level: LogLevel,
+    pub notes: Vec<String>,
+}
+
+impl Resolution {
+    pub fn of(line: CommandLine, brand: Brand) -> Result<Self, UsageError> {
+        // The parser stops at the first of these two.
+        let command = match &line.words {
+            Words::SubCommand(spec, _) => Some(spec.id),
+            _ => None,
+        };
+        let plain = |intent| Self { intent, log_level: LogLevel::default(), notes: Vec::new() };
+        match line.options.last().map(|option| option.id) {
+            Some(OptionId::Help) => return Ok(plain(Intent::Help(command))),
+            Some(OptionId::Version) => return Ok(plain(Intent::Version)),
+            _ => {}
+        }
+        let mut draft = Draft::default();
+        for option in &line.options {
+            draft.apply(option)?;
+        }
+        match line.words {
+            Words::SubCommand(spec, operands) => {
+                let intent = sub_command(spec, operands, &line.options, &draft, brand)?;
+                Ok(Self { intent, log_level: draft.log_level(), notes: Vec::new() })
+            }
+            _ if draft.compare => {
+                let allowed = options::option(OptionId::Input).allowed();
+                let (base, compared) = draft.inputs.clone().ok_or(UsageError::CompareWithoutInput { allowed })?;
+                let intent = Intent::Compare(CompareSettings { base, compared });
+                Ok(Self { intent, log_level: draft.log_level(), notes: Vec::new() })
+            }
+            Words::Nothing => Err(UsageError::NoProgram { command: brand.name() }),
+            Words::Program(words) => draft.into_run(words, brand),
+        }
+    }
+}
+
+fn sub_command(
+    spec: &'static SubCommandSpec,
+    mut operands: Vec<OsString>,
+    given: &[GivenOption],
+    draft: &Draft,
+    brand: Brand,
+) -> Result<Intent, UsageError> {
+    if let Some(foreign) = given.iter().find(|option| !spec.options.contains(&option.id)) {
+        let allowed: Vec<String> = spec.options.iter().map(|id| options::option(*id).spelling()).collect();
+        let option = foreign.spelling.clone();
+        return Err(UsageError::ForeignOption { option, command: spec.name, allowed: allowed.join(", ") });
+    }
+    let expected = spec.operand.map_or("nothing after it", |(_, what)| what).to_owned();
+    let wrong = |given: String| UsageError::BadOperands { command: spec.name, expected: expected.clone(), given };
+    let wanted = usize::from(spec.operand.is_some());
+    if operands.len() > wanted {
+        return Err(wrong(format!("{} is too much", quoted(&operands[wanted]))));
+    }
+    let operand = operands.pop();
+    let operand = || operand.clone().ok_or_else(|| wrong(String::from("none was given")));
+    let directory = || {
+        let path = PathBuf::from(operand()?);
+        if path.is_dir() { Ok(path) } else { Err(wrong(format!("{} is no directory", quoted(&path)))) }
+    };
+    Ok(match spec.id {
+        SubCommand::Export => {
+            Intent::Export(ExportSettings { directory: directory()?, data_format: draft.data_format, brand })
+        }
+        SubCommand::Info => Intent::Info(InfoSettings { directory: directory()?, brand }),
+        SubCommand::Completions => Intent::Completions(match operand()?.to_str() {
+            Some("bash") => Shell::Bash,
+            Some("zsh") => Shell::Zsh,
+            Some("fish") => Shell::Fish,
+            _ => return Err(wrong(format!("{} was given", quoted(operand()?)))),
+        }),
+        SubCommand::ManPage => Intent::ManPage,
+    })
+}
+
+/// The options seen so far; a repeated option replaces its earlier value.
+#[derive(Clone, Debug)]
+struct Draft {
+    steps: Vec<u32>,
+    devices: Devices,
+    level: LevelSet,
+    events: Clearable<Events>,
+    call_stacks: CallStacks,
+    collect_mode: CollectMode,
+    analysis: Clearable<Analysis>,
+    data_format: Option<DataFormat>,
+    watch: Option<Watch>,
+    output: Option<PathBuf>,
+    max_size: Option<u64>,
+    log_level: Option<LogLevel>,
+    verbose: bool,
+    quiet: bool,
+    compare: bool,
+    inputs: Option<(PathBuf, PathBuf)>,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        let dump = EventSet::ALLOC | EventSet::FREE | EventSet::LAUNCH;
+        Self {
+            steps: Vec::new(),
+            devices: Devices::default(),
+            level: LevelSet::OP,
+            events: Clearable { chosen: Events { dump, traceback: false }, none_won: false },
+            call_stacks: CallStacks::default(),
+            collect_mode: CollectMode::default(),
+            analysis: Clearable { chosen: Analysis::DEFAULT, none_won: false },
+            data_format: None,
+            watch: None,
+            output: None,
+            max_size: None,
+            log_level: None,
+            verbose: false,
+            quiet: false,
+            compare: false,
+            inputs: None,
+        }
+    }
+}
+
+impl Draft {
+    /// Changes nothing if the value is refused.
+    fn apply(&mut self, option: &GivenOption) -> Result<(), UsageError> {
+        let empty = OsString::new();
+        let value = option.value.as_ref().unwrap_or(&empty);
+        let done = match option.id {
+            OptionId::Output => values::output(value).map(|path| self.output = Some(path)),
+            OptionId::Input => values::inputs(value).map(|paths| self.inputs = Some(paths)),
+            _ => self.apply_text(option.id, value),
+        };
+        done.map_err(|refused| bad_value(option, value, refused))
+    }
+
+    fn apply_text(&mut self, id: OptionId, value: &OsStr) -> Result<(), Refused> {
+        let text = value
+            .to_str()
+            .ok_or_else(|| Refused { item: value.to_string_lossy().into_owned(), reason: "not valid UTF-8" })?;
+        match id {
+            OptionId::Steps => self.steps = values::steps(text)?,
+            OptionId::Device => self.devices = values::devices(text)?,
+            OptionId::Level => self.level = values::level(text)?,
+            OptionId::Events => self.events = values::events(text)?,
+            OptionId::CallStack => self.call_stacks = values::call_stacks(text)?,
+            OptionId::CollectMode => self.collect_mode = values::collect_mode(text)?,
+            OptionId::Analysis => self.analysis = values::analysis(text)?,
+            OptionId::DataFormat => self.data_format = Some(values::data_format(text)?),
+            OptionId::Watch => self.watch = Some(values::watch(text)?),
+            OptionId::MaxSize => self.max_size = Some(values::max_size(text)?),
+            OptionId::LogLevel => self.log_level = Some(values::log_level(text)?),
+            OptionId::Verbose => self.verbose = true,
+            OptionId::Quiet => self.quiet = true,
+            OptionId::Compare => self.compare = true,
+            OptionId::Help | OptionId::Version | OptionId::Output | OptionId::Input => {}
+        }
+        Ok(())
+    }
+
+    fn log_level(&self) -> LogLevel {
+        match self.log_level {
+            Some(level) => level,
+            None if self.verbose => LogLevel::Debug,
+            None if self.quiet => LogLevel::Error,
+            None => LogLevel::default(),
+        }
+    }
+
+    fn into_run(mut self, words: ProgramWords, brand: Brand) -> Result<Resolution, UsageError> {
+        let mut notes = Vec::new();
+        let ProgramWords { program, arguments, protected } = words;
+        let arguments = if protected { arguments } else { self.take_trailing(&program, arguments, brand, &mut notes) };
+        for (option, none_won) in
+            [(OptionId::Events, self.events.none_won), (OptionId::Analysis, self.analysis.none_won)]
+        {
+            if none_won {
+                notes.push(format!("'none' clears the other values of {}", options::option(option).spelling()));
+            }
+        }
+        if self.inputs.is_some() {
+            notes.push(String::from("--input is used with --compare only; it has no effect here"));
+        }
+        let output = self.output.clone().unwrap_or_else(|| PathBuf::from(brand.default_output_dir()));
+        let output_dir = std::path::absolute(&output)
+            .map_err(|error| UsageError::NoWorkingDirectory { reason: error.to_string() })?;
+        let settings = Settings {
+            program,
+            arguments,
+            steps: self.steps.clone(),
+            devices: self.devices,
+            level: self.level,
+            dump: self.events.chosen.dump,
+            traceback: self.events.chosen.traceback,
+            call_stacks: self.call_stacks,
+            collect_mode: self.collect_mode,
+            analysis: self.analysis.chosen,
+            data_format: self.data_format.unwrap_or_default(),
+            watch: self.watch.clone(),
+            output_dir,
+            log_level: self.log_level(),
+            max_size: self.max_size,
+            brand,
+        };
+        notes.extend(
+            PENDING.iter().filter(|pending| (pending.applies)(&settings)).map(|pending| pending.note.to_owned()),
+        );
+        Ok(Resolution { log_level: settings.log_level, intent: Intent::Run(Box::new(settings)), notes })
+    }
+
+    /// The manual's examples write our options behind the program. Only `--name=value` with a name and a value that
+    /// are valid for us is taken, and the user is told; anything else stays with the program. So does `--input`, which
+    /// means nothing to us where a program is run.
+    fn take_trailing(
+        &mut self,
+        program: &OsStr,
+        arguments: Vec<OsString>,
+        brand: Brand,
+        notes: &mut Vec<String>,
+    ) -> Vec<OsString> {
+        let mut kept = Vec::new();
+        for word in arguments {
+            let (name, value) = split_long(&word);
+            let spec =
+                name.and_then(options::option_named).filter(|spec| spec.value.is_some() && spec.id != OptionId::Input);
+            let (Some(spec), Some(name), Some(value)) = (spec, name, value) else {
+                kept.push(word);
+                continue;
+            };
+            let option = GivenOption { id: spec.id, spelling: format!("--{name}"), value: Some(value) };
+            match self.apply(&option) {
+                Ok(()) => notes.push(format!(
+                    "{} after the program name was taken as an option of {name}; to pass it to the program write: \
+                     {name} [options] -- {} …",
+                    quoted(&word),
+                    program.to_string_lossy().escape_debug(),
+                    name = brand.name(),
+                )),
+                Err(_) => kept.push(word),
+            }
+        }
+        kept
+    }
+}
+
+fn bad_value(option: &GivenOption, value: &OsStr, refused: Refused) -> UsageError {
+    let whole = value.to_string_lossy();
+    let mut reason = String::new();
+    if refused.item != whole && !refused.item.is_empty() {
+        reason = format!(" (in {})", quoted(value));
+    }
+    if !refused.reason.is_empty() {
+        reason.push_str(": ");
+        reason.push_str(refused.reason);
+    }
+    let shown = if refused.item.is_empty() { &*whole } else { &refused.item };
+    UsageError::BadValue {
+        option: option.spelling.clone(),
+        value: quoted(shown),
+        reason,
+        allowed: options::option(option.id).allowed(),
+    }
+}

@@ -1,0 +1,104 @@
+//! Recordings made to order, exported, and read back.
+use memscope_dump::{Brand, DumpEvents, ExportError, ExportOptions, Exported, Format, UsageLookup, export_process};
+use memscope_model::{MemoryEvent, Process};
+use memscope_symbols::Symbolizer;
+use memscope_testkit::SpoolBuilder;
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+pub(crate) type Cells = Vec<String>;
+
+/// A process directory with a recording in it.
+pub(crate) struct Recording {
+    _root: TempDir,
+    pub(crate) directory: PathBuf,
+    pub(crate) usage: Option<Box<UsageLookup<'static>>>,
+}
+
+impl Recording {
+    pub(crate) fn new(build: impl FnOnce(&mut SpoolBuilder)) -> Recording {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("msmemscope_31_20251203091122_ascend");
+        let mut spool = SpoolBuilder::new();
+        spool.process(31, 1);
+        build(&mut spool);
+        spool.write(&directory).unwrap();
+        Recording { _root: root, directory, usage: None }
+    }
+
+    pub(crate) fn try_export(
+        &self,
+        format: Format,
+        brand: Brand,
+        dump_events: DumpEvents,
+    ) -> Result<(Exported, Vec<MemoryEvent>), ExportError> {
+        let mut process = Process::open(&self.directory).unwrap();
+        let options = ExportOptions {
+            format,
+            brand,
+            dump_events,
+            progress: &mut |_| {},
+            cancel: None,
+            symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
+            usage: self.usage.as_deref(),
+        };
+        let mut events = Vec::new();
+        let exported = export_process(&mut process, &self.directory, options, &mut |event| events.push(*event))?;
+        Ok((exported, events))
+    }
+
+    pub(crate) fn export(&self, format: Format) -> (Exported, Vec<MemoryEvent>) {
+        self.try_export(format, Brand::MsMemScope, DumpEvents::ALL).unwrap()
+    }
+
+    pub(crate) fn dump(&self, name: &str) -> PathBuf {
+        self.device_dump("cpu", name)
+    }
+
+    pub(crate) fn device_dump(&self, device: &str, name: &str) -> PathBuf {
+        self.directory.join(format!("device_{device}")).join("dump").join(name)
+    }
+}
+
+/// The rows of a csv file, header first.
+pub(crate) fn csv_rows(path: &Path) -> Vec<Cells> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_path(path).unwrap();
+    reader.records().map(|record| record.unwrap().iter().map(str::to_owned).collect()).collect()
+}
+
+/// The rows of a table in the order they were inserted; integers as text, attributes and host memory in the csv's words.
+pub(crate) fn db_rows(path: &Path, table: &str) -> Vec<Cells> {
+    let connection = Connection::open(path).unwrap();
+    let mut statement = connection.prepare(&format!("SELECT * FROM {table} ORDER BY rowid")).unwrap();
+    let rows = statement.query_map((), |row| {
+        (0..12)
+            .map(|column| {
+                Ok(match row.get_ref(column)? {
+                    rusqlite::types::ValueRef::Integer(value) => value.to_string(),
+                    other => other.as_str()?.to_owned(),
+                })
+            })
+            .collect::<rusqlite::Result<Cells>>()
+    });
+    let mut rows: Vec<Cells> = rows.unwrap().map(Result::unwrap).collect();
+    for row in &mut rows {
+        row[9] = csv_attributes(&row[9]);
+        assert_ne!(row[2], "HOST", "the viewer does not know this pool");
+        if row[2] == "HOST_PINNED" {
+            row[2] = "HOST".to_owned();
+        }
+    }
+    rows
+}
+
+/// `{"a":"1","b":"2"}` as `{a:1,b:2}`; values hold no quotes, which is all this needs.
+fn csv_attributes(json: &str) -> String {
+    if json == "{}" { String::new() } else { json.replace('"', "") }
+}
+
+/// A value of the attributes in the csv's notation.
+pub(crate) fn attribute<'a>(cell: &'a str, key: &str) -> Option<&'a str> {
+    let inside = cell.strip_prefix('{')?.strip_suffix('}')?;
+    inside.split(',').filter_map(|pair| pair.split_once(':')).find(|(name, _)| *name == key).map(|(_, value)| value)
+}

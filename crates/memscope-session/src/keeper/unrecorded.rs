@@ -1,0 +1,140 @@
+//! The list of processes that were not recorded: a hidden file next to the directories of those that were.
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const NAME_START: &str = ".msmemscope_unrecorded_";
+
+/// A process without a recording.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Unrecorded {
+    pub pid: u32,
+    pub user: u32,
+    /// Empty if it could not be found out.
+    pub executable: String,
+    /// The name the kernel has for it.
+    pub name: String,
+    pub reason: String,
+}
+
+impl Unrecorded {
+    /// Looks the process up, while it is there.
+    pub fn of_process(pid: u32, user: u32, reason: String) -> Unrecorded {
+        let executable = fs::read_link(format!("/proc/{pid}/exe"));
+        let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        Unrecorded {
+            pid,
+            user,
+            executable: executable.map_or_else(|_| String::new(), |path| path.to_string_lossy().into_owned()),
+            name: String::from_utf8_lossy(name.trim_ascii_end()).into_owned(),
+            reason,
+        }
+    }
+
+    fn line(&self) -> String {
+        // A name may hold anything but a zero byte.
+        let field = |text: &str| text.replace(['\t', '\n', '\r'], " ");
+        let (executable, name, reason) = (field(&self.executable), field(&self.name), field(&self.reason));
+        format!("{}\t{}\t{executable}\t{name}\t{reason}\n", self.pid, self.user)
+    }
+
+    fn parse(line: &str) -> Option<Unrecorded> {
+        let mut fields = line.splitn(5, '\t');
+        let mut next = || fields.next();
+        Some(Unrecorded {
+            pid: next()?.parse().ok()?,
+            user: next()?.parse().ok()?,
+            executable: next()?.to_owned(),
+            name: next()?.to_owned(),
+            reason: next()?.to_owned(),
+        })
+    }
+}
+
+/// Written line by line, so that what is known survives the command.
+#[derive(Debug)]
+pub(super) struct UnrecordedLog {
+    path: PathBuf,
+    file: Option<File>,
+    noted: HashSet<(u32, String)>,
+}
+
+impl UnrecordedLog {
+    pub(super) fn new(output_dir: &Path, run_id: u64) -> UnrecordedLog {
+        UnrecordedLog { path: path(output_dir, run_id), file: None, noted: HashSet::new() }
+    }
+
+    /// The first reason of a process and its program counts. A disk that is full loses the note, not the run.
+    pub(super) fn note(&mut self, process: Unrecorded) {
+        const MOST: usize = 100_000;
+        if self.noted.len() >= MOST || !self.noted.insert((process.pid, process.executable.clone())) {
+            return;
+        }
+        if self.file.is_none() {
+            self.file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&self.path).ok();
+        }
+        if let Some(file) = &mut self.file {
+            let _ = file.write_all(process.line().as_bytes());
+        }
+    }
+}
+
+fn path(output_dir: &Path, run_id: u64) -> PathBuf {
+    output_dir.join(format!("{NAME_START}{run_id}"))
+}
+
+/// Those of one run.
+pub fn read_run(output_dir: &Path, run_id: u64) -> Vec<Unrecorded> {
+    read(&path(output_dir, run_id)).unwrap_or_default()
+}
+
+/// Those of all runs below a directory.
+pub fn read_all(output_dir: &Path) -> Vec<Unrecorded> {
+    let entries = fs::read_dir(output_dir).into_iter().flatten().flatten();
+    let is_list = |name: &OsStr| name.as_bytes().starts_with(NAME_START.as_bytes());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|entry| is_list(&entry.file_name())).map(|entry| entry.path()).collect();
+    paths.sort();
+    paths.iter().flat_map(|path| read(path).unwrap_or_default()).collect()
+}
+
+fn read(path: &Path) -> io::Result<Vec<Unrecorded>> {
+    // A pipe of that name would never end.
+    if !fs::metadata(path)?.is_file() {
+        return Ok(Vec::new());
+    }
+    let text = fs::read(path)?;
+    Ok(String::from_utf8_lossy(&text).lines().filter_map(Unrecorded::parse).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_come_back_once_each() {
+        let directory = tempfile::tempdir().unwrap();
+        let process = |pid, executable: &str| Unrecorded {
+            pid,
+            user: 26,
+            executable: executable.to_owned(),
+            name: "post\tgres".to_owned(),
+            reason: "cannot make its directory in /a\tb: denied".to_owned(),
+        };
+        let mut log = UnrecordedLog::new(directory.path(), 7);
+        for process in [process(1, "/bin/a"), process(1, "/bin/a"), process(1, "/bin/b"), process(2, "")] {
+            log.note(process);
+        }
+        fs::write(directory.path().join(".msmemscope_unrecorded_9"), "no\nnumbers\tat all\n").unwrap();
+        let notes = read_run(directory.path(), 7);
+        let programs: Vec<_> = notes.iter().map(|note| (note.pid, note.executable.as_str())).collect();
+        assert_eq!(programs, [(1, "/bin/a"), (1, "/bin/b"), (2, "")]);
+        assert_eq!((notes[0].name.as_str(), notes[0].user), ("post gres", 26));
+        assert_eq!(read_all(directory.path()), notes);
+        assert_eq!(read_run(directory.path(), 8), []);
+    }
+}

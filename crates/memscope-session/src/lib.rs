@@ -1,0 +1,31 @@
+//! A recorded run, however it was begun: what the user's words mean ([`settings`]), how a program is started with the
+//! recording libraries ([`launch`]), what the process beside it does meanwhile ([`keeper`]), and what becomes of the
+//! recording afterwards ([`export`], [`report`]).
+//!
+//! The command and the Python package are two thin shells over this crate: neither knows anything of a run that the other
+//! does not.
+//!
+//! The caller's duties: show what [`printer::Printer`] is given, and pass the program's end on as its own.
+#![forbid(unsafe_code)]
+
+pub mod brand;
+pub mod device_usage;
+pub mod environment;
+pub mod export;
+pub mod keeper;
+pub mod launch;
+pub mod libraries;
+pub mod output_dir;
+pub mod printer;
+pub mod program;
+pub mod record_config;
+pub mod report;
+pub mod settings;
+pub mod signals;
+pub mod usage_error;
+pub mod windows_home;
+
+/// A mistake of the user: nothing was created, nothing was started.
+pub const EXIT_USAGE: u8 = 2;
+/// Something that is not the user's mistake failed before the program was started.
+pub const EXIT_FAILURE: u8 = 1;

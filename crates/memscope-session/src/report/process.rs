@@ -1,0 +1,300 @@
+//! What one recorded process came to, ready to be printed.
+use super::call_site::CallSites;
+use super::own_allocator;
+use crate::windows_home;
+use memscope_analysis::{PoolTally, StackUsage, Usage};
+use memscope_model::{
+    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId,
+    header_notes,
+};
+use memscope_symbols::Symbolizer;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+/// How many call sites a list names; of a process with many pools, how many of each.
+const SITES: usize = 5;
+const SITES_OF_MANY_POOLS: usize = 3;
+const MANY_POOLS: usize = 3;
+/// How many refused allocations are told.
+const REFUSALS: usize = 3;
+
+#[derive(Debug)]
+pub struct ProcessReport {
+    pub directory: PathBuf,
+    pub run_id: u64,
+    pub pid: u32,
+    /// When the recording began, since the epoch.
+    pub start_ns: u64,
+    pub executable: PathBuf,
+    pub command: String,
+    pub life: Life,
+    pub stacks_recorded: bool,
+    pub notes: Vec<String>,
+    pub outcome: Outcome,
+    /// The most the process had in memory, as far as it was sampled.
+    pub resident_bytes: Option<u64>,
+    pub pools: Vec<PoolReport>,
+    /// The first allocations the driver refused.
+    pub refusals: Vec<Refusal>,
+    pub files: Vec<PathBuf>,
+}
+
+/// One pool of one device.
+#[derive(Debug)]
+pub struct PoolReport {
+    pub device: Device,
+    pub pool: Pool,
+    pub peak_bytes: u64,
+    /// Since the recording began.
+    pub peak_after_ns: u64,
+    pub live_bytes: u64,
+    pub live_blocks: u64,
+    /// What the pool had reserved at last and at most.
+    pub reserved: Option<(u64, u64)>,
+    pub at_peak: Vec<Site>,
+    pub alive: Vec<Site>,
+}
+
+impl PoolReport {
+    /// `cpu HOST`, `npu 0 PTA`.
+    pub fn label(&self) -> String {
+        format!("{} {}", device_label(self.device), self.pool.name())
+    }
+}
+
+#[derive(Debug)]
+pub struct Refusal {
+    pub device: Device,
+    pub bytes: u64,
+    pub function: &'static str,
+    /// Since the recording began.
+    pub after_ns: u64,
+    /// What the driver had given to the process on that device.
+    pub driver_bytes: u64,
+    /// `None` if no stacks were recorded.
+    pub place: Option<String>,
+}
+
+pub(super) fn device_label(device: Device) -> String {
+    match device {
+        Device::Npu(number) => format!("npu {number}"),
+        Device::Cpu => "cpu".to_owned(),
+        Device::Unknown => "unknown device".to_owned(),
+    }
+}
+
+#[derive(Debug)]
+pub struct Site {
+    pub bytes: u64,
+    pub blocks: u64,
+    pub place: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    Exited,
+    Running,
+    /// Killed, `_exit`, or replaced by `exec`: the recorder is not told which.
+    Cut,
+}
+
+impl Life {
+    fn of(info: &ProcessInfo) -> Life {
+        match info.state {
+            ProcessState::Ended => Life::Exited,
+            ProcessState::NotEnded if runs(info) => Life::Running,
+            ProcessState::NotEnded => Life::Cut,
+        }
+    }
+
+    pub fn describe(self) -> &'static str {
+        match self {
+            Life::Exited => "exited",
+            Life::Running => "still running",
+            Life::Cut => "ended without exit (killed, _exit or exec)",
+        }
+    }
+}
+
+/// Whether the process number still stands for the recorded program.
+fn runs(info: &ProcessInfo) -> bool {
+    std::fs::read_link(format!("/proc/{}/exe", info.pid)).is_ok_and(|exe| exe == info.executable)
+}
+
+impl ProcessReport {
+    /// Replays the recording in `directory` for nothing but this.
+    pub fn read(directory: &Path) -> Result<ProcessReport, ModelError> {
+        let mut process = Process::open(directory)?;
+        let mut usage = Usage::new();
+        let outcome = process.replay(
+            &mut |event, _| {
+                usage.feed(event);
+                ControlFlow::Continue(())
+            },
+            &mut |_| {},
+        )?;
+        Ok(ProcessReport::new(&process, directory, outcome, &usage, &mut Symbolizer::new()))
+    }
+
+    pub fn new(
+        process: &Process,
+        directory: &Path,
+        outcome: Outcome,
+        usage: &Usage,
+        symbolizer: &mut Symbolizer,
+    ) -> ProcessReport {
+        let info = process.info();
+        let depth = |key| process.config(key).and_then(|depth| depth.parse::<u32>().ok()).unwrap_or(0);
+        let stacks_recorded = depth("c") > 0 || depth("py") > 0;
+        let mut sites = CallSites { stacks: process.stacks(), symbolizer };
+        let shown = if usage.pools().len() > MANY_POOLS { SITES_OF_MANY_POOLS } else { SITES };
+        let mut pools: Vec<PoolReport> = usage
+            .pools()
+            .map(|tally| {
+                let booked =
+                    outcome.pools.iter().find(|usage| usage.device == tally.device && usage.pool == tally.pool);
+                pool_report(tally, booked, info, stacks_recorded.then_some(shown), &mut sites)
+            })
+            .collect();
+        pools.sort_by_key(|pool| (pool.device, pool.pool));
+        let refused = outcome.out_of_memory.iter().take(REFUSALS);
+        let refusals = refused.map(|refused| refusal(refused, info, stacks_recorded, &mut sites)).collect();
+        let mut notes = notes_of(info, directory, depth("py") > 0);
+        if process.config("cpu") == Some("1") {
+            notes.extend(own_allocator::note(&info.executable, &outcome));
+        }
+        ProcessReport {
+            directory: directory.to_owned(),
+            run_id: info.run_id,
+            pid: info.pid,
+            start_ns: info.start_realtime_ns,
+            executable: info.executable.clone(),
+            command: if info.command.is_empty() { info.executable.display().to_string() } else { info.command.clone() },
+            life: Life::of(info),
+            stacks_recorded,
+            notes,
+            outcome,
+            resident_bytes: None,
+            pools,
+            refusals,
+            files: Vec::new(),
+        }
+    }
+
+    pub fn peak_bytes(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.peak_bytes).max().unwrap_or(0)
+    }
+}
+
+/// `sites_shown` is `None` if no stacks were recorded.
+fn pool_report(
+    tally: &PoolTally,
+    booked: Option<&PoolUsage>,
+    info: &ProcessInfo,
+    sites_shown: Option<usize>,
+    sites: &mut CallSites<'_>,
+) -> PoolReport {
+    // Without stacks everything is one nameless site: no list says as much.
+    let mut list = |usages: Vec<StackUsage>| match sites_shown {
+        Some(shown) => by_place(usages, shown, sites),
+        None => Vec::new(),
+    };
+    let (at_peak, alive) = (list(tally.top_at_peak(usize::MAX)), list(tally.top_alive(usize::MAX)));
+    PoolReport {
+        device: tally.device,
+        pool: tally.pool,
+        peak_bytes: tally.peak_bytes,
+        peak_after_ns: tally.peak_time_ns.saturating_sub(info.start_realtime_ns),
+        live_bytes: tally.live_bytes,
+        live_blocks: tally.live_blocks,
+        reserved: booked.and_then(|usage| usage.reserved_bytes.zip(usage.peak_reserved_bytes)),
+        at_peak,
+        alive,
+    }
+}
+
+fn refusal(refused: &OutOfMemory, info: &ProcessInfo, stacks_recorded: bool, sites: &mut CallSites<'_>) -> Refusal {
+    Refusal {
+        device: refused.device,
+        bytes: refused.size,
+        function: refused.call.name(),
+        after_ns: refused.time_ns.saturating_sub(info.start_realtime_ns),
+        driver_bytes: refused.driver_bytes,
+        place: stacks_recorded.then(|| sites.name(refused.stack)),
+    }
+}
+
+/// The largest sites. Stacks that differ only in frames a line does not show are one site, so more stacks than sites are
+/// named; the small rest is not, because names are expensive.
+fn by_place(usages: Vec<StackUsage>, shown: usize, sites: &mut CallSites<'_>) -> Vec<Site> {
+    const NAMED_STACKS: usize = 200;
+    let mut places: Vec<Site> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for usage in usages.into_iter().filter(|usage| usage.bytes > 0).take(NAMED_STACKS) {
+        let place = match usage.stack {
+            StackId::NONE => "(no call stack)".to_owned(),
+            stack => sites.name(stack),
+        };
+        let at = *known.entry(place).or_insert_with_key(|place| {
+            places.push(Site { bytes: 0, blocks: 0, place: place.clone() });
+            places.len() - 1
+        });
+        places[at].bytes += usage.bytes;
+        places[at].blocks += usage.blocks;
+    }
+    places.sort_by_key(|site| std::cmp::Reverse(site.bytes));
+    places.truncate(shown);
+    places
+}
+
+/// What the recording could not see, by the bits of the process header.
+const NOTES: [(u32, &str); 3] = [
+    (
+        header_notes::PROFILING_TAKEN,
+        "another profiler holds the profiling callbacks: kernel launches have no names, stream or task ids and no device \
+         times",
+    ),
+    (
+        header_notes::TASK_LOG_REFUSED,
+        "the driver's task log could not be started (another profiler may have it): kernels of that device have no \
+         device times",
+    ),
+    (
+        header_notes::SANDBOXED,
+        "the program installed a seccomp filter that forbids system calls of the recorder: threads and forked children \
+         that began under it are not recorded",
+    ),
+];
+
+fn notes_of(info: &ProcessInfo, directory: &Path, python_wanted: bool) -> Vec<String> {
+    let (major, minor) = (info.python_version >> 8, info.python_version & 0xff);
+    // The one that names a version.
+    let python = (python_wanted && info.python_unknown()).then(|| {
+        format!(
+            "Python {major}.{minor} is not one whose frames this version can read (3.9 to 3.14 are): no Python stacks"
+        )
+    });
+    let told = NOTES.iter().filter(|(bit, _)| info.notes & bit != 0).map(|(_, sentence)| (*sentence).to_owned());
+    let elsewhere = info.windows_elsewhere().then(|| match windows_home::place_of_windows(directory) {
+        Some(place) => format!(
+            "the output is on a file system that mappings cannot rely on: the newest part of the recording (its windows) \
+             is at {}",
+            place.display()
+        ),
+        None => "the output is on a file system that mappings cannot rely on: the windows were on a local one while the \
+                 process ran"
+            .to_owned(),
+    });
+    let strays = (info.strays > 0).then(|| {
+        let left = match info.strays_left {
+            0 => "taken back".to_owned(),
+            left => format!("{left} of them are still there"),
+        };
+        format!(
+            "{} of the recording went into a file that the program had just opened under our descriptor: {left}",
+            super::quantity::counted(u64::from(info.strays), "block", "blocks")
+        )
+    });
+    python.into_iter().chain(told).chain(elsewhere).chain(strays).collect()
+}

@@ -1,0 +1,302 @@
+//! The summary after a run or an export, and `info`: lines of text about recorded processes.
+use super::process::{Life, PoolReport, ProcessReport, Refusal, Site, device_label};
+use super::quantity::{bytes, count, counted};
+use crate::export::Batch;
+use crate::keeper::Unrecorded;
+use memscope_model::{Outcome, Pool};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+/// More processes than this are only counted; `info` lists all.
+const PROCESSES_SHOWN: usize = 8;
+
+/// What was recorded, the largest process in detail, what is missing, and where the files are.
+pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
+    let reports = &batch.reports;
+    let unrecorded = without_recording(&batch.unrecorded, reports);
+    let mut lines = vec![headline(reports, batch.failed, unrecorded.len())];
+    lines.extend(nothing_chosen(reports).map(str::to_owned));
+    let mut by_peak: Vec<&ProcessReport> = reports.iter().collect();
+    by_peak.sort_by_key(|report| std::cmp::Reverse(report.peak_bytes()));
+    for report in by_peak.iter().take(PROCESSES_SHOWN) {
+        lines.extend(process_lines(report));
+    }
+    if by_peak.len() > PROCESSES_SHOWN {
+        let rest = (by_peak.len() - PROCESSES_SHOWN) as u64;
+        let smaller = counted(rest, "smaller process", "smaller processes");
+        lines.push(format!("  and {smaller}; all are listed by: info {}", output.display()));
+    }
+    lines.extend(unrecorded_lines(&unrecorded));
+    if let Some(largest) = by_peak.first() {
+        lines.extend(site_lines(largest));
+    }
+    let files: Vec<&Path> = by_peak.iter().flat_map(|report| &report.files).map(|file| file.as_path()).collect();
+    match files.len() {
+        0 => {}
+        1..=6 => {
+            lines.push("files:".to_owned());
+            lines.extend(files.iter().map(|file| format!("  {}", file.display())));
+        }
+        many => lines.push(format!("{} files below {}", count(many as u64), output.display())),
+    }
+    lines
+}
+
+/// Everything about each process.
+pub fn of_recording(reports: &[ProcessReport], unrecorded: &[Unrecorded]) -> Vec<String> {
+    let unrecorded = without_recording(unrecorded, reports);
+    let mut lines = vec![headline(reports, 0, unrecorded.len())];
+    lines.extend(nothing_chosen(reports).map(str::to_owned));
+    for report in reports {
+        lines.extend(process_lines(report));
+        lines.push(format!("    {}", report.directory.display()));
+        lines.extend(site_lines(report).into_iter().map(|line| format!("  {line}")));
+    }
+    lines.extend(unrecorded_lines(&unrecorded));
+    lines
+}
+
+/// A process may have been recorded in spite of what it looked like from outside.
+fn without_recording(unrecorded: &[Unrecorded], reports: &[ProcessReport]) -> Vec<Unrecorded> {
+    let recorded: HashSet<(u32, Cow<'_, str>)> =
+        reports.iter().map(|report| (report.pid, report.executable.to_string_lossy())).collect();
+    let missing = unrecorded
+        .iter()
+        .filter(|process| !recorded.contains(&(process.pid, Cow::Borrowed(process.executable.as_str()))));
+    missing.cloned().collect()
+}
+
+/// Processes that run the same program and lack a recording for the same reason have one line.
+pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
+    let mut groups: Vec<(&Unrecorded, u64)> = Vec::new();
+    let mut places: HashMap<(&str, u32, &str), usize> = HashMap::new();
+    for process in unrecorded {
+        let program = if process.executable.is_empty() { &process.name } else { &process.executable };
+        let place = *places.entry((program, process.user, &process.reason)).or_insert_with(|| {
+            groups.push((process, 0));
+            groups.len() - 1
+        });
+        groups[place].1 += 1;
+    }
+    let mut lines: Vec<String> = groups
+        .iter()
+        .take(PROCESSES_SHOWN)
+        .map(|(process, number)| {
+            let more = match number - 1 {
+                0 => String::new(),
+                more => format!(" and {} of it", counted(more, "more process", "more processes")),
+            };
+            let Unrecorded { pid, user, name, reason, .. } = process;
+            format!("  process {pid} {}{more}: NOT RECORDED: {reason} (user {user})", shortened(name))
+        })
+        .collect();
+    if groups.len() > PROCESSES_SHOWN {
+        let rest: u64 = groups[PROCESSES_SHOWN..].iter().map(|(_, number)| number).sum();
+        lines.push(format!("  and {} NOT RECORDED", counted(rest, "more process", "more processes")));
+    }
+    lines
+}
+
+/// Why nothing is shown, once, if that holds for all; a script that only starts the program marks no steps.
+fn nothing_chosen(reports: &[ProcessReport]) -> Option<&str> {
+    let mut reasons = reports.iter().map(|report| report.outcome.nothing_chosen.as_deref());
+    let first = reasons.next()??;
+    reasons.all(|reason| reason.is_some()).then_some(first)
+}
+
+fn headline(reports: &[ProcessReport], unexported: u64, unrecorded: usize) -> String {
+    let events = counted_events(reports.iter().map(|report| &report.outcome));
+    let lost: u64 = reports.iter().map(|report| report.outcome.lost_events).sum();
+    let lost = if lost == 0 { "none lost".to_owned() } else { format!("{} LOST", count(lost)) };
+    let processes = counted(reports.len() as u64, "process", "processes");
+    let unexported = match unexported {
+        0 => String::new(),
+        number => format!("; {} could NOT be exported, see above", counted(number, "more process", "more processes")),
+    };
+    let unrecorded = match unrecorded {
+        0 => String::new(),
+        number => format!("; {} NOT RECORDED", counted(number as u64, "process", "processes")),
+    };
+    format!("{processes} recorded: {events}, {lost}{unexported}{unrecorded}")
+}
+
+/// Where the user chose a part of the time, how many events are of it.
+fn counted_events<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> String {
+    let (mut all, mut chosen, mut choice) = (0, 0, false);
+    for outcome in outcomes {
+        all += outcome.events;
+        chosen += outcome.chosen_events;
+        choice |= outcome.chosen_events < outcome.events;
+    }
+    let events = counted(all, "event", "events");
+    match (choice, chosen) {
+        (false, _) => events,
+        (true, 0) => format!("{events}, none of them in the time asked for"),
+        (true, chosen) => format!("{events}, {} of them in the time asked for", count(chosen)),
+    }
+}
+
+fn process_lines(report: &ProcessReport) -> Vec<String> {
+    let events = counted_events(std::iter::once(&report.outcome));
+    let mut lines =
+        vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.life.describe())];
+    lines.extend(
+        shown_pools(report).map(|pool| format!("    {}{}", pool_line(pool, report.life), beside(pool, report))),
+    );
+    lines.extend(kernel_line(report).map(|line| format!("    {line}")));
+    lines.extend(report.refusals.iter().map(|refusal| format!("    {}", refusal_line(refusal))));
+    let more = report.outcome.refusals.saturating_sub(report.refusals.len() as u64);
+    if more > 0 {
+        lines.push(format!("    and {} for want of memory", counted(more, "more refusal", "more refusals")));
+    }
+    lines.extend(shortcomings(report).into_iter().map(|line| format!("    {line}")));
+    lines
+}
+
+/// None if nothing of the process lies in the time the user chose.
+fn shown_pools(report: &ProcessReport) -> impl Iterator<Item = &PoolReport> {
+    report.pools.iter().filter(|_| report.outcome.nothing_chosen.is_none())
+}
+
+fn kernel_line(report: &ProcessReport) -> Option<String> {
+    let kernels = report.outcome.kernels;
+    (kernels.launches > 0).then(|| {
+        let launches = counted(kernels.launches, "launch", "launches");
+        format!("kernels: {launches}, {} on a device", counted(kernels.executions, "execution", "executions"))
+    })
+}
+
+fn pool_line(pool: &PoolReport, life: Life) -> String {
+    let reserved = pool
+        .reserved
+        .map_or(String::new(), |(last, most)| format!(", reserved {} (at most {})", bytes(last), bytes(most)));
+    format!(
+        "{}: peak {} after {:.3} s, {} at the end {} in {}{reserved}",
+        pool.label(),
+        bytes(pool.peak_bytes),
+        pool.peak_after_ns as f64 / 1e9,
+        if life == Life::Running { "in use" } else { "alive" },
+        bytes(pool.live_bytes),
+        counted(pool.live_blocks, "block", "blocks"),
+    )
+}
+
+/// What stands beside the host's memory: how much of it the process had touched, and what only looks like memory.
+fn beside(pool: &PoolReport, report: &ProcessReport) -> String {
+    if pool.pool != Pool::Host {
+        return String::new();
+    }
+    let resident = report.resident_bytes.map_or(String::new(), |most| format!("; resident at most {}", bytes(most)));
+    // Guard pages are no news.
+    const WORTH_TELLING: u64 = 1 << 20;
+    let reserved = match report.outcome.peak_reserved_space {
+        0..WORTH_TELLING => String::new(),
+        most => format!("; at most {} of address space reserved and not usable", bytes(most)),
+    };
+    format!("{resident}{reserved}")
+}
+
+fn refusal_line(refusal: &Refusal) -> String {
+    let place = refusal.place.as_ref().map_or(String::new(), |place| format!(": {place}"));
+    format!(
+        "OUT OF MEMORY: {} refused {} after {:.3} s ({}, {} of the driver in use by this process){place}",
+        device_label(refusal.device),
+        bytes(refusal.bytes),
+        refusal.after_ns as f64 / 1e9,
+        refusal.function,
+        bytes(refusal.driver_bytes),
+    )
+}
+
+/// What the recording does not hold.
+fn shortcomings(report: &ProcessReport) -> Vec<String> {
+    let outcome = &report.outcome;
+    let mut lines = report.notes.clone();
+    lines.extend_from_slice(&outcome.problems);
+    lines.extend(losses(outcome));
+    let mut counted_line = |number: u64, what: &str| {
+        if number > 0 {
+            lines.push(format!("{} {what}", count(number)));
+        }
+    };
+    counted_line(
+        outcome.unmatched_frees,
+        "frees of blocks whose allocation was not seen (a forked child frees what its parent allocated)",
+    );
+    counted_line(outcome.replaced_blocks, "blocks whose free was not seen before their address was used again");
+    counted_line(outcome.events_without_stack, "events whose call stack is lost");
+    counted_line(outcome.unknown_records, "records of a newer version were skipped");
+    const DAMAGE_SHOWN: usize = 5;
+    lines.extend(outcome.damage.iter().take(DAMAGE_SHOWN).map(|damage| format!("damaged: {damage}")));
+    if outcome.damage.len() > DAMAGE_SHOWN {
+        lines.push(format!("and {} more damaged places", outcome.damage.len() - DAMAGE_SHOWN));
+    }
+    lines
+}
+
+/// How many events are missing, and why.
+fn losses(outcome: &Outcome) -> Vec<String> {
+    let missing = |number: u64, why: &str| {
+        (number > 0).then(|| format!("{} not recorded: {why}", counted(number, "event was", "events were")))
+    };
+    match &outcome.stop_reason {
+        Some(why) if outcome.lost_events == 0 => vec![format!("recording stopped early: {why}")],
+        Some(why) => missing(outcome.lost_events, why).into_iter().collect(),
+        None => {
+            let interrupted = outcome.lost_events.saturating_sub(outcome.lost_without_window);
+            let lines = [
+                missing(outcome.lost_without_window, "there was no memory, descriptor or disk space for their threads"),
+                missing(interrupted, "they came from signal handlers, or jumps, while the recorder was at work"),
+            ];
+            lines.into_iter().flatten().collect()
+        }
+    }
+}
+
+fn site_lines(report: &ProcessReport) -> Vec<String> {
+    if !report.stacks_recorded {
+        let line = "no call stacks were recorded; --call-stack=c,python shows where memory comes from";
+        return if report.peak_bytes() > 0 { vec![line.to_owned()] } else { Vec::new() };
+    }
+    let mut lines = Vec::new();
+    for pool in shown_pools(report) {
+        let of = |what: &str| format!("{what} of process {}, {}:", report.pid, pool.label());
+        lines.push(of("at the peak"));
+        lines.extend(pool.at_peak.iter().map(|site| site_line(site, pool.peak_bytes)));
+        if pool.live_blocks == 0 {
+            continue;
+        }
+        // A framework gives its pool back as a whole, blocks and all: what is alive in it was not forgotten.
+        let what = match (report.life, pool.pool) {
+            (Life::Running, _) => "in use at the end",
+            (_, Pool::Host) => "never freed",
+            _ => "alive at the end",
+        };
+        lines.push(of(what));
+        lines.extend(pool.alive.iter().map(|site| site_line(site, pool.live_bytes)));
+    }
+    lines
+}
+
+fn site_line(site: &Site, whole: u64) -> String {
+    let share = if whole == 0 { 0.0 } else { site.bytes as f64 * 100.0 / whole as f64 };
+    let blocks = counted(site.blocks, "block", "blocks");
+    format!("  {:>10} {share:>5.1}% {blocks:>13}  {}", bytes(site.bytes), site.place)
+}
+
+/// A command line on one line, cut to what fits beside the numbers.
+fn shortened(command: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut words = command.split_whitespace();
+    let mut line = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        line.push(' ');
+        line.push_str(word);
+    }
+    if line.chars().count() <= LONGEST {
+        return line;
+    }
+    let kept: String = line.chars().take(LONGEST - 1).collect();
+    format!("{kept}…")
+}

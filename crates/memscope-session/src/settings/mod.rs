@@ -1,0 +1,194 @@
+//! What is meant: typed settings, with the manual's rules applied.
+pub mod values;
+
+use std::ffi::OsString;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+
+use crate::brand::Brand;
+use values::Watch;
+
+/// One recorded run of a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    pub program: OsString,
+    pub arguments: Vec<OsString>,
+    /// Empty: all. In the order given, without duplicates.
+    pub steps: Vec<u32>,
+    pub devices: Devices,
+    pub level: LevelSet,
+    /// The user's own choice: what is written. See [`Settings::collected`].
+    pub dump: EventSet,
+    /// `--events=…,traceback`: Python trace, which is no memory event.
+    pub traceback: bool,
+    pub call_stacks: CallStacks,
+    pub collect_mode: CollectMode,
+    pub analysis: Analysis,
+    pub data_format: DataFormat,
+    pub watch: Option<Watch>,
+    /// Absolute.
+    pub output_dir: PathBuf,
+    pub log_level: LogLevel,
+    /// Bytes the recording may take on disk.
+    pub max_size: Option<u64>,
+    pub brand: Brand,
+}
+
+impl Settings {
+    /// What has to be recorded so that the user's events can be paired and the analyses have what they need. The dump
+    /// set stays as the user wrote it.
+    pub fn collected(&self) -> EventSet {
+        let pair = EventSet::ALLOC | EventSet::FREE;
+        let mut events = self.dump;
+        if events.intersects(pair | EventSet::ACCESS) {
+            events |= pair;
+        }
+        let Analysis { leaks, decompose, inefficient, oom } = self.analysis;
+        if leaks || oom.is_some() {
+            events |= pair;
+        }
+        if decompose {
+            events |= pair | EventSet::ACCESS;
+        }
+        if inefficient {
+            events |= pair | EventSet::ACCESS | EventSet::LAUNCH;
+        }
+        events
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Devices {
+    pub npu: NpuSelection,
+    pub cpu: bool,
+}
+
+impl Default for Devices {
+    fn default() -> Self {
+        Self { npu: NpuSelection::All, cpu: false }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NpuSelection {
+    None,
+    All,
+    /// Bit `n` stands for `npu:n`. `npu:0` to `npu:31` one by one is the same as all.
+    Set(u32),
+}
+
+impl NpuSelection {
+    pub const fn mask(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::All => u32::MAX,
+            Self::Set(mask) => mask,
+        }
+    }
+}
+
+/// Bits as in the record configuration: 1 op, 2 kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LevelSet(u8);
+
+impl LevelSet {
+    pub const NONE: Self = Self(0);
+    pub const OP: Self = Self(1);
+    pub const KERNEL: Self = Self(2);
+
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+impl std::ops::BitOrAssign for LevelSet {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// Bits as in the record configuration: 1 alloc, 2 free, 4 launch, 8 access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventSet(u8);
+
+impl EventSet {
+    pub const NONE: Self = Self(0);
+    pub const ALLOC: Self = Self(1);
+    pub const FREE: Self = Self(2);
+    pub const LAUNCH: Self = Self(4);
+    pub const ACCESS: Self = Self(8);
+
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl std::ops::BitOr for EventSet {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl std::ops::BitOrAssign for EventSet {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// Frames to keep; `None`: no stacks of this kind. A depth of 0 on the command line means the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CallStacks {
+    pub c: Option<NonZeroU16>,
+    pub python: Option<NonZeroU16>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CollectMode {
+    #[default]
+    Immediate,
+    Deferred,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Analysis {
+    pub leaks: bool,
+    pub decompose: bool,
+    pub inefficient: bool,
+    /// How many of the largest holders to list.
+    pub oom: Option<NonZeroU16>,
+}
+
+impl Analysis {
+    pub const NONE: Self = Self { leaks: false, decompose: false, inefficient: false, oom: None };
+    pub const DEFAULT: Self = Self { leaks: true, ..Self::NONE };
+
+    /// Bits as in the record configuration.
+    pub fn bits(self) -> u8 {
+        u8::from(self.leaks)
+            | u8::from(self.decompose) << 1
+            | u8::from(self.inefficient) << 2
+            | u8::from(self.oom.is_some()) << 3
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DataFormat {
+    #[default]
+    Csv,
+    Db,
+}
+
+/// Ordered from talkative to silent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum LogLevel {
+    Debug,
+    Info,
+    #[default]
+    Warn,
+    Error,
+}

@@ -1,0 +1,611 @@
+//! Spools made to order, through the encoder the recorder uses. For tests only.
+//!
+//! ```no_run
+//! use memscope_testkit::SpoolBuilder;
+//! let mut spool = SpoolBuilder::new();
+//! spool.config("c=20;py=10;dir=/tmp");
+//! let lane = spool.lane(4711);
+//! spool.module(lane, 0, 0x1000_0000, b"/usr/bin/program", b"\x01\x02");
+//! spool.c_node(lane, 1, 0, 0, 0x42);
+//! spool.alloc(lane, 10, 0x5000, 64, 1);
+//! spool.free(lane, 20, 0x5000, 0);
+//! spool.write(std::path::Path::new("/tmp/process")).unwrap();
+//! ```
+#![allow(unsafe_code)]
+
+use memscope_format::encode::{self, Deltas, Extended, NodeDeltas, Path as CodedPath};
+pub use memscope_format::layout::StopReason;
+use memscope_format::layout::{self, ProcessHeader, WindowHeader};
+pub use memscope_format::record::{
+    AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
+};
+use memscope_format::record::{FrameRecord, StackRef};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// A tick is a nanosecond, and tick 0 is this wall clock time: an event at tick `t` has `time_ns == EPOCH_NS + t`.
+pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+const START_MONOTONIC_NS: u64 = 1_000_000_000;
+
+/// A lane of the spool being built: one thread's stream of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneNumber(pub u32);
+
+/// A spool in the making.
+#[derive(Clone, Debug)]
+pub struct SpoolBuilder {
+    header: Vec<u8>,
+    lanes: Vec<LaneBuilder>,
+    /// The bytes of `events.spool`.
+    appended: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct LaneBuilder {
+    thread: u32,
+    /// The thread when the generation at hand began.
+    first_thread: u32,
+    generation: u32,
+    base_ticks: Option<u64>,
+    payload: Vec<u8>,
+    last: Deltas,
+    last_node: Box<NodeDeltas>,
+    /// What the tests' numbers of Python nodes and of pairs stand for; any other is a C node.
+    stacks: HashMap<u32, StackRef>,
+    last_path: Vec<u8>,
+    events: u64,
+    earlier_events: u64,
+    lost: u64,
+}
+
+impl Default for SpoolBuilder {
+    fn default() -> Self {
+        SpoolBuilder::new()
+    }
+}
+
+impl SpoolBuilder {
+    pub fn new() -> SpoolBuilder {
+        let mut builder =
+            SpoolBuilder { header: vec![0; layout::PROCESS_HEADER_SIZE], lanes: Vec::new(), appended: Vec::new() };
+        builder.header[..8].copy_from_slice(&layout::PROCESS_MAGIC);
+        builder.header_u32(offset_of!(ProcessHeader, version), layout::VERSION);
+        builder.header_u32(offset_of!(ProcessHeader, header_size), layout::PROCESS_HEADER_SIZE as u32);
+        builder.header_u32(offset_of!(ProcessHeader, window_size), layout::WINDOW_SIZE as u32);
+        builder.header_u32(offset_of!(ProcessHeader, clock_kind), layout::ClockKind::Monotonic as u32);
+        builder.header_u64(offset_of!(ProcessHeader, start_monotonic_ns), START_MONOTONIC_NS);
+        builder.header_u32(offset_of!(ProcessHeader, state), layout::STATE_ENDED);
+        builder.started_at(EPOCH_NS);
+        builder.process(4711, 1);
+        builder
+    }
+
+    pub fn process(&mut self, pid: u32, run_id: u64) -> &mut Self {
+        self.header_u32(offset_of!(ProcessHeader, pid), pid);
+        self.header_u64(offset_of!(ProcessHeader, run_id), run_id);
+        self
+    }
+
+    /// Moves the whole recording: tick 0 is `realtime_ns`.
+    pub fn started_at(&mut self, realtime_ns: u64) -> &mut Self {
+        self.header_u64(offset_of!(ProcessHeader, start_realtime_ns), realtime_ns);
+        self
+    }
+
+    pub fn config(&mut self, text: &str) -> &mut Self {
+        let at = offset_of!(ProcessHeader, config);
+        self.header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        self.header_u32(offset_of!(ProcessHeader, config_length), text.len() as u32);
+        self
+    }
+
+    pub fn command(&mut self, executable: &str, command: &str) -> &mut Self {
+        for (at, length_at, text) in [
+            (offset_of!(ProcessHeader, executable), offset_of!(ProcessHeader, executable_length), executable),
+            (offset_of!(ProcessHeader, command), offset_of!(ProcessHeader, command_length), command),
+        ] {
+            self.header[at..at + text.len()].copy_from_slice(text.as_bytes());
+            self.header_u32(length_at, text.len() as u32);
+        }
+        self
+    }
+
+    pub fn stopped(&mut self, reason: StopReason, errno: u32) -> &mut Self {
+        self.header_u32(offset_of!(ProcessHeader, stop_reason), reason as u32);
+        self.header_u32(offset_of!(ProcessHeader, stop_errno), errno);
+        self
+    }
+
+    /// A new lane, owned by `thread`.
+    pub fn lane(&mut self, thread: u32) -> LaneNumber {
+        self.lanes.push(LaneBuilder {
+            thread,
+            first_thread: thread,
+            generation: 1,
+            base_ticks: None,
+            payload: Vec::new(),
+            last: Deltas::at(0),
+            last_node: Box::default(),
+            stacks: HashMap::new(),
+            last_path: Vec::new(),
+            events: 0,
+            earlier_events: 0,
+            lost: 0,
+        });
+        LaneNumber(self.lanes.len() as u32 - 1)
+    }
+
+    /// From here on the lane belongs to another thread.
+    pub fn thread(&mut self, lane: LaneNumber, thread: u32) -> &mut Self {
+        self.lane_mut(lane).thread = thread;
+        self.definition(lane, &Extended::Thread(thread))
+    }
+
+    /// Counts events the lane could not record.
+    pub fn lose(&mut self, lane: LaneNumber, events: u64) -> &mut Self {
+        self.lane_mut(lane).lost += events;
+        self
+    }
+
+    /// Counts events of threads that got no window.
+    pub fn lose_without_window(&mut self, events: u64) -> &mut Self {
+        self.header_u64(offset_of!(ProcessHeader, lost_without_window), events);
+        self
+    }
+
+    pub fn alloc(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.event(lane, ticks, |out, last| {
+            // SAFETY: `event` gives `MAX_EVENT` bytes.
+            unsafe { encode::host_alloc(out, last, ticks, address, size, stack) }
+        })
+    }
+
+    pub fn free(&mut self, lane: LaneNumber, ticks: u64, address: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.event(lane, ticks, |out, last| {
+            // SAFETY: `event` gives `MAX_EVENT` bytes.
+            unsafe { encode::host_free(out, last, ticks, address, stack) }
+        })
+    }
+
+    pub fn map(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
+        let protection = Protection::READ_WRITE;
+        self.extended(lane, ticks, true, &Extended::HostMap { address, size, protection, stack })
+    }
+
+    /// A mapping without access.
+    pub fn reserve(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
+        let protection = Protection::NONE;
+        self.extended(lane, ticks, true, &Extended::HostMap { address, size, protection, stack })
+    }
+
+    pub fn protect(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        (address, size): (u64, u64),
+        protection: Protection,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostProtect { address, size, protection, stack })
+    }
+
+    pub fn unmap(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostUnmap { address, size, stack })
+    }
+
+    pub fn remap(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        (old, old_size): (u64, u64),
+        (new, new_size): (u64, u64),
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostRemap { old, old_size, new, new_size, stack })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn device_alloc(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+        attributes: u32,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        let record = Extended::DeviceAlloc { space, device, address, size, attributes, stack };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    /// A region of a framework's pool.
+    pub fn region(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+    ) -> &mut Self {
+        self.device_alloc(lane, ticks, space, device, address, size, 0, 0)
+    }
+
+    pub fn device_free(&mut self, lane: LaneNumber, ticks: u64, space: Space, address: u64, node: u32) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::DeviceFree { space, address, stack })
+    }
+
+    pub fn pool_total(&mut self, lane: LaneNumber, ticks: u64, space: Space, device: u32, total: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::PoolTotal { space, device, total })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn out_of_memory(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        space: Space,
+        device: u32,
+        size: u64,
+        flag: u64,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::OutOfMemory { space, device, size, flag, stack })
+    }
+
+    pub fn visible_devices(&mut self, lane: LaneNumber, list: &str) -> &mut Self {
+        self.definition(lane, &Extended::VisibleDevices(list.as_bytes()))
+    }
+
+    pub fn system(&mut self, lane: LaneNumber, ticks: u64, kind: SystemKind, value: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::System { kind, value })
+    }
+
+    pub fn snapshot(&mut self, lane: LaneNumber, ticks: u64, device: u32, name: &str) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Snapshot { device, name: name.as_bytes() })
+    }
+
+    pub fn mark(&mut self, lane: LaneNumber, ticks: u64, text: &str) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Mark { text: text.as_bytes() })
+    }
+
+    pub fn range_start(&mut self, lane: LaneNumber, ticks: u64, id: u64, text: &str) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::RangeStart { id, text: text.as_bytes() })
+    }
+
+    pub fn range_end(&mut self, lane: LaneNumber, ticks: u64, id: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::RangeEnd { id })
+    }
+
+    pub fn launch(&mut self, lane: LaneNumber, ticks: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Launch)
+    }
+
+    /// The runtime's report of a task; `name` 0 for what is no kernel.
+    pub fn task(&mut self, lane: LaneNumber, ticks: u64, device: u32, stream: u32, task: u32, name: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Task { device, stream, task, name })
+    }
+
+    pub fn kernel_name(&mut self, lane: LaneNumber, hash: u64, name: &str) -> &mut Self {
+        self.definition(lane, &Extended::KernelName { hash, text: name.as_bytes() })
+    }
+
+    pub fn stream_expansion(&mut self, lane: LaneNumber, ticks: u64, status: u8) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::StreamExpansion { status })
+    }
+
+    pub fn device_clock(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        device: u32,
+        counter: u64,
+        frequency_khz: u64,
+    ) -> &mut Self {
+        let record = Extended::DeviceClock { device, frequency_khz, counter, width: 10 };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    /// Lines of a task log, read at `ticks`.
+    pub fn executions(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        device: u32,
+        streams: bool,
+        lines: &[Execution],
+    ) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Executions { device, streams, lines })
+    }
+
+    /// Another profiler holds the callbacks.
+    pub fn profiling_taken(&mut self) -> &mut Self {
+        self.header_u32(offset_of!(ProcessHeader, notes), layout::notes::PROFILING_TAKEN);
+        self
+    }
+
+    /// An operator of ATB; what is empty is not known.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn operator_start(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        launch: u64,
+        device: u32,
+        (workspace, workspace_size): (u64, u64),
+        path: &str,
+        name: &str,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
+            launch,
+            device,
+            workspace,
+            workspace_size,
+            stack,
+            path,
+            name: name.as_bytes(),
+        })
+    }
+
+    pub fn operator_end(&mut self, lane: LaneNumber, ticks: u64, launch: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::AtbOperatorEnd { launch })
+    }
+
+    pub fn kernel(&mut self, lane: LaneNumber, ticks: u64, phase: Phase, device: u32, path: &str) -> &mut Self {
+        self.with_path(lane, ticks, path, |path| Extended::AtbKernel { phase, device, path })
+    }
+
+    /// Of float16 in format ND.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn access(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        mode: AccessMode,
+        owner: TensorOwner,
+        device: u32,
+        (address, size): (u64, u64),
+        dimensions: &[i64],
+    ) -> &mut Self {
+        let (dtype, format) = (1, 2);
+        let record = Extended::Access { mode, owner, device, address, size, dtype, format, dimensions };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    pub fn heap(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+    ) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::Heap { space, device, address, size })
+    }
+
+    pub fn heap_end(&mut self, lane: LaneNumber, ticks: u64, space: Space, address: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::HeapEnd { space, address })
+    }
+
+    /// A module that is mapped for 16 MiB from `bias` on.
+    pub fn module(&mut self, lane: LaneNumber, id: u32, bias: u64, path: &[u8], build_id: &[u8]) -> &mut Self {
+        let end = bias.saturating_add(16 << 20);
+        self.definition(lane, &Extended::Module { id, start: bias, end, bias, build_id, path })
+    }
+
+    pub fn code(&mut self, lane: LaneNumber, id: u32, file: &str, function: &str, first_line: u32) -> &mut Self {
+        const PYTHON: u16 = 0x030b;
+        self.code_with_lines(lane, id, PYTHON, file, function, first_line, &[])
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn code_with_lines(
+        &mut self,
+        lane: LaneNumber,
+        id: u32,
+        python_version: u16,
+        file: &str,
+        function: &str,
+        first_line: u32,
+        line_table: &[u8],
+    ) -> &mut Self {
+        let (file, function) = (file.as_bytes(), function.as_bytes());
+        self.definition(lane, &Extended::Code { id, python_version, first_line, file, function, line_table })
+    }
+
+    pub fn c_node(&mut self, lane: LaneNumber, id: u32, parent: u32, module: u32, offset: u64) -> &mut Self {
+        self.node(lane, id, parent, FrameRecord::C { module, offset })
+    }
+
+    pub fn unknown_node(&mut self, lane: LaneNumber, id: u32, parent: u32, address: u64) -> &mut Self {
+        self.node(lane, id, parent, FrameRecord::Unknown { address })
+    }
+
+    pub fn python_node(&mut self, lane: LaneNumber, id: u32, parent: u32, code: u32, instruction: u32) -> &mut Self {
+        self.lane_mut(lane).stacks.insert(id, StackRef { c: 0, python: id });
+        self.node(lane, id, parent, FrameRecord::Python { code, instruction })
+    }
+
+    /// From here on `name`, which must be no node's number, stands for a stack of both parts.
+    pub fn both(&mut self, lane: LaneNumber, name: u32, c: u32, python: u32) -> &mut Self {
+        self.lane_mut(lane).stacks.insert(name, StackRef { c, python });
+        self
+    }
+
+    fn stack(&self, lane: LaneNumber, node: u32) -> StackRef {
+        let known = self.lanes[lane.0 as usize].stacks.get(&node);
+        known.copied().unwrap_or(StackRef { c: node, python: 0 })
+    }
+
+    /// The lane's window goes to `events.spool`, as if it were full. Does nothing to an empty window.
+    pub fn end_block(&mut self, lane: LaneNumber) -> &mut Self {
+        let builder = &mut self.lanes[lane.0 as usize];
+        if builder.payload.is_empty() {
+            return self;
+        }
+        let mut header = builder.header(lane);
+        let checksum = layout::checksum(header.first_chunk().expect("a header has 64 bytes"), &builder.payload);
+        let at = offset_of!(WindowHeader, checksum);
+        header[at..at + 8].copy_from_slice(&checksum.to_le_bytes());
+        self.appended.extend_from_slice(&header);
+        self.appended.extend_from_slice(&builder.payload);
+        builder.payload.clear();
+        builder.generation += 1;
+        builder.base_ticks = None;
+        builder.earlier_events = builder.events;
+        builder.first_thread = builder.thread;
+        self
+    }
+
+    /// Where the blocks written so far end in `events.spool`.
+    pub fn appended_bytes(&self) -> usize {
+        self.appended.len()
+    }
+
+    /// Writes `directory/spool/windows.spool` and, if a block was ended, `directory/spool/events.spool`.
+    pub fn write(&mut self, directory: &Path) -> io::Result<()> {
+        let directory = directory.join(layout::SPOOL_DIRECTORY);
+        fs::create_dir_all(&directory)?;
+        let pages = self.lanes.len() * (layout::WINDOW_SIZE / layout::WINDOW_PAGE);
+        self.header_u32(offset_of!(ProcessHeader, window_pages), pages as u32);
+        self.header_u64(offset_of!(ProcessHeader, appended), self.appended.len() as u64);
+        let windows = File::create(directory.join(layout::WINDOWS_FILE))?;
+        windows.set_len((layout::PROCESS_HEADER_SIZE + self.lanes.len() * layout::WINDOW_SIZE) as u64)?;
+        windows.write_all_at(&self.header, 0)?;
+        for (number, lane) in (0u32..).zip(&self.lanes) {
+            let offset = (layout::PROCESS_HEADER_SIZE + number as usize * layout::WINDOW_SIZE) as u64;
+            windows.write_all_at(&lane.header(LaneNumber(number)), offset)?;
+            windows.write_all_at(&lane.payload, offset + layout::WINDOW_HEADER_SIZE as u64)?;
+        }
+        if !self.appended.is_empty() {
+            fs::write(directory.join(layout::EVENTS_FILE), &self.appended)?;
+        }
+        Ok(())
+    }
+
+    fn event(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        encode: impl FnOnce(*mut u8, &mut Deltas) -> *mut u8,
+    ) -> &mut Self {
+        self.make_room(lane, ticks, encode::MAX_EVENT);
+        let builder = self.lane_mut(lane);
+        let mut bytes = [0u8; encode::MAX_EVENT];
+        let end = encode(bytes.as_mut_ptr(), &mut builder.last);
+        let length = end as usize - bytes.as_ptr() as usize;
+        builder.payload.extend_from_slice(&bytes[..length]);
+        builder.events += 1;
+        self
+    }
+
+    fn node(&mut self, lane: LaneNumber, id: u32, parent: u32, frame: FrameRecord) -> &mut Self {
+        let ticks = self.lane_mut(lane).last.ticks;
+        self.make_room(lane, ticks, encode::MAX_NODE);
+        let LaneBuilder { last_node, payload, .. } = self.lane_mut(lane);
+        let mut bytes = [0u8; encode::MAX_NODE];
+        let start = bytes.as_mut_ptr();
+        // SAFETY: `bytes` has room for a node.
+        let end = unsafe { encode::node(start, last_node, id, parent, frame) };
+        payload.extend_from_slice(&bytes[..end as usize - start as usize]);
+        self
+    }
+
+    /// A definition happens at the time of the record before it.
+    fn definition(&mut self, lane: LaneNumber, record: &Extended<'_>) -> &mut Self {
+        let ticks = self.lane_mut(lane).last.ticks;
+        self.extended(lane, ticks, false, record)
+    }
+
+    fn extended(&mut self, lane: LaneNumber, ticks: u64, event: bool, record: &Extended<'_>) -> &mut Self {
+        self.make_room(lane, ticks, record.room());
+        let builder = self.lane_mut(lane);
+        let mut bytes = vec![0u8; record.room()];
+        let start = bytes.as_mut_ptr();
+        // SAFETY: `bytes` has the room the record asks for and was made just now, so nothing else refers to it.
+        let end = unsafe { encode::extended(start, &mut builder.last, ticks, record) };
+        let length = end as usize - start as usize;
+        builder.payload.extend_from_slice(&bytes[..length]);
+        builder.events += u64::from(event);
+        self
+    }
+
+    /// As the recorder does: against the last path if that is in the same block.
+    fn with_path<'p>(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        path: &'p str,
+        make: impl Fn(CodedPath<'p>) -> Extended<'p>,
+    ) -> &mut Self {
+        self.make_room(lane, ticks, make(CodedPath::after(b"", path.as_bytes())).room());
+        let builder = self.lane_mut(lane);
+        let coded = CodedPath::after(&builder.last_path, path.as_bytes());
+        builder.last_path = coded.kept().to_vec();
+        self.extended(lane, ticks, true, &make(coded))
+    }
+
+    fn make_room(&mut self, lane: LaneNumber, ticks: u64, most: usize) {
+        if self.lane_mut(lane).payload.len() + most > layout::WINDOW_PAYLOAD {
+            self.end_block(lane);
+        }
+        let builder = self.lane_mut(lane);
+        if builder.base_ticks.is_none() {
+            let base = ticks.max(builder.last.ticks);
+            builder.base_ticks = Some(base);
+            builder.last = Deltas::at(base);
+            builder.last_node.forget();
+            builder.last_path.clear();
+        }
+    }
+
+    fn lane_mut(&mut self, lane: LaneNumber) -> &mut LaneBuilder {
+        &mut self.lanes[lane.0 as usize]
+    }
+
+    fn header_u32(&mut self, at: usize, value: u32) {
+        self.header[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn header_u64(&mut self, at: usize, value: u64) {
+        self.header[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+impl LaneBuilder {
+    fn header(&self, lane: LaneNumber) -> [u8; layout::WINDOW_HEADER_SIZE] {
+        let mut header = [0; layout::WINDOW_HEADER_SIZE];
+        let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
+        let base = self.base_ticks.unwrap_or(self.last.ticks);
+        let progress = u64::from(self.generation) << 32 | self.payload.len() as u64;
+        put(offset_of!(WindowHeader, magic), &layout::WINDOW_MAGIC.to_le_bytes());
+        put(offset_of!(WindowHeader, size), &layout::LARGEST_WINDOW.to_le_bytes());
+        put(offset_of!(WindowHeader, progress), &progress.to_le_bytes());
+        put(offset_of!(WindowHeader, lane), &lane.0.to_le_bytes());
+        put(offset_of!(WindowHeader, thread), &self.first_thread.to_le_bytes());
+        put(offset_of!(WindowHeader, base_ticks), &base.to_le_bytes());
+        put(offset_of!(WindowHeader, base_monotonic_ns), &(START_MONOTONIC_NS + base).to_le_bytes());
+        put(offset_of!(WindowHeader, lost), &self.lost.to_le_bytes());
+        put(offset_of!(WindowHeader, earlier_events), &self.earlier_events.to_le_bytes());
+        header
+    }
+}
