@@ -63,7 +63,7 @@ pub fn export_both(directory: &Path) {
             symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
             usage: None,
         };
-        if let Ok(exported) = export_process(&mut process, directory, options, &mut |_| {}) {
+        if let Ok(exported) = export_process(&mut process, directory, options, &mut []) {
             rows.push(exported.rows);
         }
     }

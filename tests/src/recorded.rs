@@ -1,7 +1,7 @@
 //! What a run left behind.
 use memscope_format::decode::{Event, EventKind, LaneCursor, ProcessInfo, Spool};
 use memscope_format::layout::SPOOL_DIRECTORY;
-use memscope_model::{Action, Frame, MemoryEvent, Origin, Outcome, Process, StackId, find_processes};
+use memscope_model::{Action, BlockEvent, Frame, Origin, Outcome, Process, StackId, find_processes};
 use memscope_symbols::{Symbolizer, python_line};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub struct Recorded {
     pub raw: Vec<Event>,
     pub lanes: usize,
     /// As the model sees them.
-    pub events: Vec<MemoryEvent>,
+    pub events: Vec<BlockEvent>,
     pub outcome: Outcome,
     model: Process,
     /// Opens each file once; a stack's names are asked for again and again.
@@ -130,9 +130,9 @@ impl Recorded {
     /// As [`Recorded::assert_sound`], for a forked child, which may free what its parent allocated.
     pub fn assert_sound_child(&self) -> &Recorded {
         let outcome = &self.outcome;
-        assert_eq!(outcome.damage, Vec::<String>::new(), "damage in {}", self.info.command);
+        assert_eq!(outcome.damage, [], "damage in {}", self.info.command);
         assert_eq!(outcome.lost_events, 0, "lost events in {}", self.info.command);
-        assert_eq!(outcome.stop_reason, None);
+        assert_eq!(outcome.stopped, None);
         assert_eq!(
             (
                 outcome.replaced_blocks,
@@ -148,18 +148,18 @@ impl Recorded {
     }
 
     /// The allocations of exactly this size.
-    pub fn allocations(&self, size: u64) -> Vec<&MemoryEvent> {
+    pub fn allocations(&self, size: u64) -> Vec<&BlockEvent> {
         self.sized(Action::Malloc, size)
     }
 
     /// The frees of blocks of exactly this size.
-    pub fn frees(&self, size: u64) -> Vec<&MemoryEvent> {
+    pub fn frees(&self, size: u64) -> Vec<&BlockEvent> {
         self.sized(Action::Free, size)
     }
 
-    fn sized(&self, action: Action, size: u64) -> Vec<&MemoryEvent> {
-        let wanted = |event: &&MemoryEvent| {
-            event.action == action && event.size == size && event.matched && event.origin == Origin::Heap
+    fn sized(&self, action: Action, size: u64) -> Vec<&BlockEvent> {
+        let wanted = |event: &&BlockEvent| {
+            event.action == action && event.block.size == size && event.matched && event.block.origin == Origin::Heap
         };
         self.events.iter().filter(wanted).collect()
     }

@@ -131,8 +131,9 @@ fn jemalloc() -> PathBuf {
 }
 
 fn overlapping_mappings(process: &Recorded, start: u64, size: u64) -> usize {
-    let maps = process.events.iter().filter(|event| event.origin == Origin::Mapping && event.action == Action::Malloc);
-    maps.filter(|map| map.address < start + size && start < map.address + map.size).count()
+    let maps =
+        process.events.iter().filter(|event| event.block.origin == Origin::Mapping && event.action == Action::Malloc);
+    maps.filter(|map| map.block.address < start + size && start < map.block.address + map.block.size).count()
 }
 
 #[test]
@@ -147,7 +148,11 @@ fn memory_of_a_preloaded_allocator_is_counted_once() {
     assert_eq!(process.tally(SIZE + 1), (1, 1, 0));
     assert_eq!(process.tally(2 * SIZE + 1), (1, 0, 1));
     for event in process.allocations(SIZE) {
-        assert_eq!(overlapping_mappings(process, event.address, SIZE), 0, "mapped by jemalloc for this very block");
+        assert_eq!(
+            overlapping_mappings(process, event.block.address, SIZE),
+            0,
+            "mapped by jemalloc for this very block"
+        );
     }
 }
 
@@ -158,7 +163,7 @@ fn large_blocks_of_the_c_library_are_counted_once() {
     let process = recording.only().assert_sound();
     assert_eq!((process.tally(SIZE), process.tally(2 * SIZE + 1)), ((20, 20, 0), (1, 0, 1)));
     for event in process.allocations(SIZE) {
-        assert_eq!(overlapping_mappings(process, event.address, SIZE), 0);
+        assert_eq!(overlapping_mappings(process, event.block.address, SIZE), 0);
     }
 }
 

@@ -58,7 +58,7 @@ fn chaos(what: &str, c_depth: u32) -> (u64, u64) {
             "{context}, process {}: {found:?} recorded, {missed} lost, {made:?} made, {left} left half way",
             process.info.pid
         );
-        assert_eq!(process.outcome.damage, Vec::<String>::new(), "{context}");
+        assert_eq!(process.outcome.damage, [], "{context}");
         let all = |kinds: Kinds| kinds.iter().sum::<u64>();
         assert!((all(found) + missed).abs_diff(all(made)) <= left, "{context}");
         (events, lost) = (events + all(found), lost + missed);

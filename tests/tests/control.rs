@@ -1,5 +1,5 @@
 //! What a program asks of the recorder through its C table.
-use memscope_model::{Action, Process, Selection, TraceEvent};
+use memscope_model::{Action, Process, Selection, State, TraceEvent};
 use memscope_tests::Workshop;
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -15,13 +15,15 @@ fn a_deferred_recording_shows_what_lies_between_start_and_stop_and_knows_the_res
     let mut notes = Vec::new();
     process
         .trace(
-            &mut |event, _| {
+            &mut |event: &TraceEvent<'_>, _: &State<'_>| {
                 match event {
-                    TraceEvent::Memory(event) if event.size > 100_000 && event.selection != Selection::NotChosen => {
-                        told.push((event.action, event.size, event.selection, event.stack.0 != 0));
+                    TraceEvent::Memory(event)
+                        if event.block.size > 100_000 && event.selection != Selection::NotChosen =>
+                    {
+                        told.push((event.action, event.block.size, event.selection, event.at.stack.0 != 0));
                     }
-                    TraceEvent::Alive(event) if event.size > 100_000 => {
-                        told.push((event.action, event.size, Selection::Chosen, event.stack.0 != 0));
+                    TraceEvent::Alive(event) if event.block.size > 100_000 => {
+                        told.push((event.action, event.block.size, Selection::Chosen, event.at.stack.0 != 0));
                     }
                     TraceEvent::Note(note) => notes.push(format!("{:?}", note.kind)),
                     _ => {}

@@ -93,8 +93,8 @@ fn a_forked_child_tells_its_devices_and_pools_itself() {
             _ => None,
         });
         assert_eq!(totals.collect::<Vec<_>>(), [(0, 1 << 20)]);
-        let on_device = process.events.iter().filter(|event| event.device != Device::Cpu);
-        assert_eq!(on_device.map(|event| event.device).collect::<Vec<_>>(), [Device::Npu(3)]);
+        let on_device = process.events.iter().filter(|event| event.block.device != Device::Cpu);
+        assert_eq!(on_device.map(|event| event.block.device).collect::<Vec<_>>(), [Device::Npu(3)]);
     }
 }
 

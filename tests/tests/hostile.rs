@@ -59,7 +59,7 @@ fn after_a_jump_out_of_a_call_everything_is_recorded() {
         let (_workshop, recording) = run("guard_left", c_depth);
         let process = recording.only();
         assert_eq!(process.tally(6102), (30_000, 30_000, 0));
-        assert_eq!(process.outcome.damage, Vec::<String>::new());
+        assert_eq!(process.outcome.damage, []);
     }
 }
 
@@ -83,7 +83,7 @@ fn threads_whose_first_event_is_in_a_vfork_child_keep_their_lanes() {
     for c_depth in [0, 16] {
         let (_workshop, recording) = run("vfork_first", c_depth);
         let process = recording.only();
-        assert_eq!(process.outcome.damage, Vec::<String>::new());
+        assert_eq!(process.outcome.damage, []);
         assert_eq!((process.tally(6104), process.tally(6105)), ((300_000, 300_000, 0), (20_000, 20_000, 0)));
         // Those of the vfork children: in the parent's memory, under nobody's number.
         assert!(process.outcome.lost_events <= 120, "{}", process.outcome.lost_events);

@@ -32,8 +32,8 @@ fn libraries_at_one_address_after_another_are_told_apart() {
     assert_eq!((process.tally(7402), process.tally(7502)), ((6, 0, 6), (3, 0, 3)));
     for (size, function, path) in [(7402, "work_of_one", &first), (7502, "work_of_two", &second)] {
         for event in process.allocations(size) {
-            assert_eq!(process.functions(event.stack)[..4], [function, "plugin_work", "use", "main"]);
-            assert_eq!(process.native_frames(event.stack)[0].0, *path);
+            assert_eq!(process.functions(event.at.stack)[..4], [function, "plugin_work", "use", "main"]);
+            assert_eq!(process.native_frames(event.at.stack)[0].0, *path);
         }
     }
 }
@@ -70,8 +70,8 @@ fn assert_replacements_are_told_apart(way: &str, room: usize, older_libc: bool) 
         let allocations = process.allocations(*size);
         assert_eq!(allocations.len(), 20);
         for event in allocations {
-            assert_eq!(process.functions(event.stack)[..4], [function, "plugin_work", "use", "main"]);
-            assert_eq!(process.native_frames(event.stack)[0].0, path.display().to_string());
+            assert_eq!(process.functions(event.at.stack)[..4], [function, "plugin_work", "use", "main"]);
+            assert_eq!(process.native_frames(event.at.stack)[0].0, path.display().to_string());
         }
     }
 }
@@ -132,9 +132,9 @@ fn children_of_a_process_that_throws_and_loads_do_not_hang() {
         assert_eq!(recording.stdout(), "40 children ended\n");
         let children: Vec<_> = recording.processes.iter().filter(|process| process.alive(6001) == 1).collect();
         assert_eq!(children.len(), 40);
-        let frames = |child: &Recorded| child.native_frames(child.allocations(6001)[0].stack);
+        let frames = |child: &Recorded| child.native_frames(child.allocations(6001)[0].at.stack);
         let first = children[0];
-        let functions = first.functions(first.allocations(6001)[0].stack);
+        let functions = first.functions(first.allocations(6001)[0].at.stack);
         assert_eq!(functions[..7], [["in_the_child"; 6].as_slice(), &["main"]].concat());
         assert!(children.iter().all(|child| frames(child) == frames(first)));
     }
@@ -158,8 +158,8 @@ fn code_in_a_segment_far_from_the_others_is_known() {
                 let allocations = process.allocations(size);
                 assert_eq!(allocations.len(), 5);
                 for event in allocations {
-                    assert_eq!(process.functions(event.stack)[..functions.len()], *functions);
-                    assert_eq!(process.native_frames(event.stack)[0].0, program.display().to_string());
+                    assert_eq!(process.functions(event.at.stack)[..functions.len()], *functions);
+                    assert_eq!(process.native_frames(event.at.stack)[0].0, program.display().to_string());
                 }
             }
         }

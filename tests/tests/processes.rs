@@ -46,7 +46,7 @@ fn both_sides_of_a_fork_are_recorded_apart_with_stacks() {
     let (_workshop, recording) = family("fork", 16);
     assert_both_sides_of_a_fork(&recording);
     for (process, size) in [(&recording.processes[0], 1002), (&recording.processes[1], 2002)] {
-        let stack = process.allocations(size)[0].stack;
+        let stack = process.allocations(size)[0].at.stack;
         assert_eq!(process.functions(stack)[..2], ["fork_once", "main"]);
     }
 }

@@ -24,7 +24,7 @@ fn native_frames_lie_in_the_functions_that_the_linker_put_there() {
     let recording = workshop.run_both(&workshop.recorder().c_stacks(24), || Command::new(&program));
     let process = recording.only().assert_sound();
     let [event] = process.allocations(31337)[..] else { panic!("one allocation") };
-    let frames = process.native_frames(event.stack);
+    let frames = process.native_frames(event.at.stack);
     for (frame, function) in frames.iter().zip(["inner", "middle", "outer", "main"]) {
         assert_eq!(frame.0, program);
         assert!(functions[function].contains(&frame.2), "{:#x} is not in {function} {functions:?}", frame.2);
@@ -32,7 +32,7 @@ fn native_frames_lie_in_the_functions_that_the_linker_put_there() {
     assert!(frames.len() >= 6, "main is called by libc, and that by _start: {frames:?}");
     // Through code of libc, which has no frame pointers.
     for event in process.allocations(31338) {
-        let frames = process.native_frames(event.stack);
+        let frames = process.native_frames(event.at.stack);
         assert!(functions["compare"].contains(&frames[0].2));
         assert!(frames[1].0.to_string_lossy().contains("libc"), "{frames:?}");
         assert!(
@@ -48,7 +48,7 @@ fn the_depth_of_native_stacks_is_kept() {
     let program = workshop.compile("frames.c");
     let recording = workshop.run_both(&workshop.recorder().c_stacks(2), || Command::new(&program));
     let process = recording.only().assert_sound();
-    assert_eq!(process.functions(process.allocations(31337)[0].stack), ["inner", "middle"]);
+    assert_eq!(process.functions(process.allocations(31337)[0].at.stack), ["inner", "middle"]);
 }
 
 fn python_script(workshop: &Workshop, script: &str) -> Command {
@@ -65,7 +65,7 @@ fn python_allocations_have_their_python_and_native_stack() {
     let process = recording.only().assert_sound();
     // A bytearray has one byte more than asked for, a bytes object its header, too.
     let large = |least: u64| {
-        let found = process.events.iter().filter(|event| (least..least + 100).contains(&event.size));
+        let found = process.events.iter().filter(|event| (least..least + 100).contains(&event.block.size));
         found.cloned().find(|event| event.action == memscope_model::Action::Malloc).expect("the allocation is recorded")
     };
     let named = |stack| {
@@ -81,21 +81,21 @@ fn python_allocations_have_their_python_and_native_stack() {
     };
     let outer = ["stacks.py:17:middle".to_owned(), format!("stacks.py:23:{fill}"), "stacks.py:37:<module>".to_owned()];
     let expected = ["stacks.py:12:innermost"].into_iter().chain(comprehension).map(str::to_owned).chain(outer);
-    assert_eq!(named(event.stack), expected.collect::<Vec<_>>());
-    let natives = process.functions(event.stack);
+    assert_eq!(named(event.at.stack), expected.collect::<Vec<_>>());
+    let natives = process.functions(event.at.stack);
     assert!(natives.iter().any(|name| name.contains("PyByteArray") || name.contains("bytearray")), "{natives:?}");
     let event = large(5_000_001);
-    assert_eq!(named(event.stack), [&format!("stacks.py:22:{fill}"), "stacks.py:37:<module>"]);
+    assert_eq!(named(event.at.stack), [&format!("stacks.py:22:{fill}"), "stacks.py:37:<module>"]);
     for number in 0..4 {
         let events = process.allocations(700_000 + number);
         assert_eq!(events.len(), 200);
         for event in &events {
-            assert_eq!(event.thread, events[0].thread);
-            let frames = named(event.stack);
+            assert_eq!(event.at.thread, events[0].at.thread);
+            let frames = named(event.at.stack);
             assert_eq!(frames[..2], ["stacks.py:29:without_the_lock", "stacks.py:33:worker"], "{frames:?}");
             assert!(frames[2].starts_with("threading.py:"), "{frames:?}");
         }
-        assert_ne!(events[0].thread, process.info.pid);
+        assert_ne!(events[0].at.thread, process.info.pid);
     }
 }
 
@@ -142,7 +142,7 @@ fn python_code_made_anew_at_an_old_address_is_told_from_the_old() {
                 let [event] = process.allocations(size + number)[..] else {
                     panic!("one allocation of {size}+{number}")
                 };
-                process.python_frames(event.stack).swap_remove(0)
+                process.python_frames(event.at.stack).swap_remove(0)
             });
             let [named, filed, lined] = stacks;
             let expected = (format!("name_{number:03}"), format!("file_{number:03}.py"), Some(101 + number as u32));
@@ -184,7 +184,7 @@ fn python_that_is_loaded_late_has_stacks_from_then_on() {
         let events = process.allocations(3_000_001);
         assert_eq!(events.len(), 3, "{}", library.display());
         for event in events {
-            let frames = process.python_frames(event.stack);
+            let frames = process.python_frames(event.at.stack);
             assert_eq!(frames[0], ("<string>".to_owned(), "innermost".to_owned(), Some(2)), "{frames:?}");
             assert_eq!(frames.last().map(|frame| frame.1.as_str()), Some("<module>"), "{frames:?}");
         }
@@ -205,7 +205,7 @@ fn python_one_liners_run_as_ever() {
     });
     let process = recording.only().assert_sound();
     let [event] = process.allocations(4_000_001)[..] else { panic!("one allocation") };
-    assert_eq!(process.python_frames(event.stack), [("<string>".to_owned(), "<module>".to_owned(), Some(1))]);
+    assert_eq!(process.python_frames(event.at.stack), [("<string>".to_owned(), "<module>".to_owned(), Some(1))]);
     assert_eq!((recording.output.status.code(), process.info.state), (Some(4), ProcessState::Ended));
 }
 
@@ -230,7 +230,7 @@ fn python_threads_and_forked_workers_are_recorded() {
         assert_eq!(worker.info.parent_pid, parent.info.pid);
         let made_here = (0..12).flat_map(|number| worker.allocations(2_000_001 + number));
         for event in made_here {
-            let frames = worker.python_frames(event.stack);
+            let frames = worker.python_frames(event.at.stack);
             assert_eq!((frames[0].1.as_str(), frames[0].2), ("work", Some(7)), "{frames:?}");
         }
     }
@@ -245,6 +245,6 @@ fn functions_of_a_program_whose_path_is_no_text_are_named() {
     std::fs::copy(&built, &program).unwrap();
     let recording = workshop.run_both(&workshop.recorder().c_stacks(2), || Command::new(&program));
     let process = recording.only().assert_sound();
-    assert_eq!(process.functions(process.allocations(31337)[0].stack), ["inner", "middle"]);
+    assert_eq!(process.functions(process.allocations(31337)[0].at.stack), ["inner", "middle"]);
     assert_eq!(process.info.executable, program);
 }

@@ -48,5 +48,5 @@ fn a_child_with_address_sanitizer_runs_as_ever_and_is_recorded() {
     let recording = Recording::open(&output, recorded);
     let [process] = recording.of("frames")[..] else { panic!("{:?}", recording.commands()) };
     let [event] = process.allocations(31337)[..] else { panic!("one allocation") };
-    assert_eq!(process.functions(event.stack)[..2], ["inner", "middle"]);
+    assert_eq!(process.functions(event.at.stack)[..2], ["inner", "middle"]);
 }

@@ -48,7 +48,7 @@ fn a_program_with_few_descriptors_is_recorded_and_can_open_files() {
 fn a_limit_on_file_sizes_ends_the_recording_and_not_the_program() {
     let recording = run(&["small-files"]);
     let process = recording.only();
-    assert_eq!(process.outcome.damage, Vec::<String>::new());
+    assert_eq!(process.outcome.damage, []);
     assert_eq!(process.info.stop_reason, StopReason::WriteFailed);
     let churned = process.raw.len() as u64 + process.outcome.lost_events;
     assert!(process.outcome.lost_events > 0 && churned >= 400_000, "{churned}");
@@ -99,7 +99,7 @@ fn a_size_cap_is_kept_and_what_is_left_out_is_counted() {
         let recorder = workshop.recorder().size_cap(cap);
         let (recording, happened) = counted_burst(&workshop, &recorder, threads, "200000");
         let process = recording.only();
-        assert_eq!(process.outcome.damage, Vec::<String>::new());
+        assert_eq!(process.outcome.damage, []);
         assert_eq!(process.info.stop_reason, StopReason::SizeCap);
         assert!(process.outcome.lost_events > 0);
         assert_eq!(heap_events(&recording) + process.outcome.lost_events, happened, "{threads} threads");
@@ -153,7 +153,7 @@ fn a_full_disk_ends_the_recording_and_not_the_program() {
         let own = counted_events(&counts).checked_sub(known).expect("no more is recorded and lost than was counted");
         let most = 2 * recorder.most_own_allocations();
         assert!(own <= most && own.is_multiple_of(2), "{own} missing: {threads} threads, C stacks of {c_depth}");
-        assert_eq!(process.outcome.damage, Vec::<String>::new(), "all that was recorded is readable");
+        assert_eq!(process.outcome.damage, [], "all that was recorded is readable");
         assert!(process.file_sizes() > 2 << 20, "the disk was used");
     }
 }
@@ -172,7 +172,7 @@ fn fibers_on_stacks_of_any_size_are_told_apart() {
         let allocations = process.allocations(size);
         assert_eq!(allocations.len(), 80);
         for event in allocations {
-            assert_eq!(process.functions(event.stack)[..3], ["allocate", function, "run"]);
+            assert_eq!(process.functions(event.at.stack)[..3], ["allocate", function, "run"]);
         }
     }
 }

@@ -28,7 +28,7 @@ fn two_hundred_threads_share_a_few_lanes_and_keep_their_own_names() {
         assert_eq!(process.tally(size), (500, 500, 0));
         let mut threads = BTreeMap::new();
         for event in process.allocations(size).into_iter().chain(process.frees(size)) {
-            *threads.entry(event.thread).or_insert(0) += 1;
+            *threads.entry(event.at.thread).or_insert(0) += 1;
         }
         assert_eq!(threads, BTreeMap::from([(thread, 1000)]), "thread number {number}");
     }
@@ -43,7 +43,7 @@ fn the_smallest_stacks_have_room_for_stacks_being_taken() {
     let process = recording.only().assert_sound();
     assert_eq!(process.tally(6006), (1000, 1000, 0));
     for event in process.allocations(6006) {
-        let functions = process.functions(event.stack);
+        let functions = process.functions(event.at.stack);
         assert_eq!(functions[0], "deepest");
         assert!(functions.contains(&"on_little_stack".to_owned()), "{functions:?}");
     }
@@ -54,7 +54,7 @@ fn what_thread_key_destructors_do_is_recorded() {
     let (_workshop, recording) = run("crowd.c", "keys", 8);
     let process = recording.only().assert_sound();
     assert_eq!((process.tally(7101), process.tally(7102)), ((10, 10, 0), (10, 10, 0)));
-    assert_eq!(process.functions(process.allocations(7102)[0].stack)[0], "at_thread_end");
+    assert_eq!(process.functions(process.allocations(7102)[0].at.stack)[0], "at_thread_end");
 }
 
 #[test]
@@ -74,10 +74,10 @@ fn a_jump_out_of_nested_calls_leaves_the_right_stack() {
     assert_eq!(process.tally(5001), (1050, 0, 1050));
     assert_eq!(process.tally(5002), (100, 100, 0));
     for event in process.allocations(5002) {
-        assert_eq!(process.functions(event.stack)[..3], ["landed", "nested", "main"]);
+        assert_eq!(process.functions(event.at.stack)[..3], ["landed", "nested", "main"]);
     }
-    let deepest = process.allocations(5001).iter().map(|event| process.functions(event.stack).len()).max().unwrap();
-    let shallow = process.functions(process.allocations(5001)[0].stack);
+    let deepest = process.allocations(5001).iter().map(|event| process.functions(event.at.stack).len()).max().unwrap();
+    let shallow = process.functions(process.allocations(5001)[0].at.stack);
     assert_eq!(shallow[..3], ["sink", "nested", "main"]);
     assert_eq!(deepest, shallow.len() + 19);
 }
@@ -88,8 +88,8 @@ fn jumps_out_of_a_signal_handler_do_not_disturb_the_recording() {
     let process = recording.only().assert_sound();
     let (allocated, freed, alive) = process.tally(5003);
     assert!(allocated >= 20_000 && allocated == freed && alive == 0, "{allocated} {freed} {alive}");
-    assert_eq!(process.functions(process.allocations(5002)[0].stack)[..3], ["landed", "handler", "main"]);
-    assert!(process.functions(process.allocations(5003)[allocated - 1].stack).starts_with(&["handler".to_owned()]));
+    assert_eq!(process.functions(process.allocations(5002)[0].at.stack)[..3], ["landed", "handler", "main"]);
+    assert!(process.functions(process.allocations(5003)[allocated - 1].at.stack).starts_with(&["handler".to_owned()]));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn jumps_out_of_the_recorder_itself_leave_a_readable_recording() {
             command
         });
         let process = recording.only();
-        assert_eq!(process.outcome.damage, Vec::<String>::new());
+        assert_eq!(process.outcome.damage, []);
         assert_eq!(process.outcome.events_without_stack, 0);
         // The allocator counts upwards, so every address but those of a few early blocks rises with time.
         let mut last = 0;
@@ -134,7 +134,7 @@ fn jumps_out_of_the_recorder_itself_leave_a_readable_recording() {
         assert_eq!(after, (1000, 1000, 0), "after the last jump nothing is lost");
         assert_eq!(process.outcome.unmatched_frees, 0);
         if c_depth > 0 {
-            assert_eq!(process.functions(process.allocations(5002)[999].stack)[..2], ["landed", "abandoned"]);
+            assert_eq!(process.functions(process.allocations(5002)[999].at.stack)[..2], ["landed", "abandoned"]);
         }
     }
 }
@@ -146,12 +146,12 @@ fn coroutines_have_stacks_of_their_own() {
     assert_eq!((process.tally(5101), process.tally(5102)), ((1000, 1000, 0), (1000, 999, 1)));
     for (size, function) in [(5101, "left_side"), (5102, "right_side")] {
         for event in process.allocations(size) {
-            let functions = process.functions(event.stack);
+            let functions = process.functions(event.at.stack);
             assert_eq!(functions[0], function);
             assert!(!functions.contains(&"main".to_owned()), "{functions:?}");
         }
     }
-    assert_eq!(process.functions(process.allocations(5002)[0].stack)[..3], ["landed", "coroutines", "main"]);
+    assert_eq!(process.functions(process.allocations(5002)[0].at.stack)[..3], ["landed", "coroutines", "main"]);
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn exceptions_pass_through_and_the_stack_is_right_afterwards() {
     assert_eq!(process.tally(4001), (sinks, sinks, 0));
     assert_eq!((process.tally(4002), process.tally(4004)), ((200, 200, 0), (200, 200, 0)));
     for (round, event) in process.allocations(4004).iter().enumerate() {
-        assert_eq!(process.functions(event.stack)[..3], ["caught", "round_trip", "main"], "round {round}");
+        assert_eq!(process.functions(event.at.stack)[..3], ["caught", "round_trip", "main"], "round {round}");
     }
     for (round, event) in process.allocations(4002).iter().enumerate() {
-        let functions = process.functions(event.stack);
+        let functions = process.functions(event.at.stack);
         let depth = functions.iter().filter(|name| *name == "sink").count();
         assert_eq!(depth, round % 30 + 1, "{functions:?}");
         assert!(functions.ends_with(&["_start".to_owned()]) || functions.contains(&"main".to_owned()));

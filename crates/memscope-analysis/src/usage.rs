@@ -1,7 +1,8 @@
 //! Who holds the memory: at the peak, and at the end.
-use memscope_model::{Action, BlockId, Device, MemoryEvent, Pool, Selection, StackId};
+use memscope_model::{Action, BlockEvent, BlockId, Device, Pool, Selection, StackId, State, TraceEvent, TraceSink};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
+use std::ops::ControlFlow;
 
 /// Accumulates the use of memory by device, pool and allocating stack.
 #[derive(Clone, Debug, Default)]
@@ -69,10 +70,10 @@ impl Usage {
         Usage::default()
     }
 
-    /// Takes in the next event of the replay.
-    pub fn feed(&mut self, event: &MemoryEvent) {
+    /// Takes in the next event of the trace.
+    pub fn feed(&mut self, event: &BlockEvent) {
         let temporary = !event.synthetic && self.is_temporary(event);
-        let tally = self.tally(event.device, event.pool);
+        let tally = self.tally(event.block.device, event.block.pool);
         match event.action {
             Action::Malloc => tally.malloc(event),
             Action::Free if event.matched => tally.free(event, temporary),
@@ -100,13 +101,13 @@ impl Usage {
     }
 
     /// Whether the event frees what its thread allocated in the event before; remembers the event for the next.
-    fn is_temporary(&mut self, event: &MemoryEvent) -> bool {
+    fn is_temporary(&mut self, event: &BlockEvent) -> bool {
         match event.action {
             Action::Malloc => {
-                self.newest.insert(event.thread, event.block);
+                self.newest.insert(event.at.thread, event.block.id);
                 false
             }
-            Action::Free => self.newest.remove(&event.thread) == Some(event.block),
+            Action::Free => self.newest.remove(&event.at.thread) == Some(event.block.id),
         }
     }
 
@@ -117,6 +118,15 @@ impl Usage {
             self.pools.len() - 1
         });
         &mut self.pools[index]
+    }
+}
+
+impl TraceSink for Usage {
+    fn event(&mut self, event: &TraceEvent<'_>, _: &State<'_>) -> ControlFlow<()> {
+        if let TraceEvent::Memory(event) = event {
+            self.feed(event);
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -148,35 +158,35 @@ impl PoolTally {
         self.top(count, |tally| tally.live)
     }
 
-    fn malloc(&mut self, event: &MemoryEvent) {
-        let tally = self.changing(event.allocation_stack);
-        tally.live.bytes += event.size;
+    fn malloc(&mut self, event: &BlockEvent) {
+        let tally = self.changing(event.block.made.stack);
+        tally.live.bytes += event.block.size;
         tally.live.blocks += 1;
         // What is left of a mapping after a partial unmapping was allocated long ago.
         if !event.synthetic {
             tally.allocations += 1;
-            tally.allocated_bytes = tally.allocated_bytes.saturating_add(event.size);
+            tally.allocated_bytes = tally.allocated_bytes.saturating_add(event.block.size);
             self.allocations += 1;
-            self.allocated_bytes = self.allocated_bytes.saturating_add(event.size);
+            self.allocated_bytes = self.allocated_bytes.saturating_add(event.block.size);
         }
-        self.live_bytes += event.size;
+        self.live_bytes += event.block.size;
         self.live_blocks += 1;
         // Blocks are followed all the time; what is shown is the time the user chose.
         if self.live_bytes > self.peak_bytes && event.selection == Selection::Chosen {
             self.peak_bytes = self.live_bytes;
             self.peak_blocks = self.live_blocks;
-            self.peak_time_ns = event.time_ns;
+            self.peak_time_ns = event.at.time_ns;
             self.peaks += 1;
         }
     }
 
-    fn free(&mut self, event: &MemoryEvent, temporary: bool) {
+    fn free(&mut self, event: &BlockEvent, temporary: bool) {
         // Saturating: a caller that left out allocations gets figures that are too small, not ones that wrapped.
-        let tally = self.changing(event.allocation_stack);
-        tally.live.bytes = tally.live.bytes.saturating_sub(event.size);
+        let tally = self.changing(event.block.made.stack);
+        tally.live.bytes = tally.live.bytes.saturating_sub(event.block.size);
         tally.live.blocks = tally.live.blocks.saturating_sub(1);
         tally.temporary_allocations += u64::from(temporary);
-        self.live_bytes = self.live_bytes.saturating_sub(event.size);
+        self.live_bytes = self.live_bytes.saturating_sub(event.block.size);
         self.live_blocks = self.live_blocks.saturating_sub(1);
         self.temporary_allocations += u64::from(temporary);
     }
@@ -218,13 +228,13 @@ impl PoolTally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memscope_model::Origin;
+    use memscope_model::{Block, Moment, Origin, OwnerId};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     /// A replay's events from steps: allocate (size, stack) or free one of the live blocks, by a thread.
-    fn events(steps: &[(u32, bool, u64, u32)]) -> Vec<MemoryEvent> {
-        let mut live: Vec<MemoryEvent> = Vec::new();
+    fn events(steps: &[(u32, bool, u64, u32)]) -> Vec<BlockEvent> {
+        let mut live: Vec<BlockEvent> = Vec::new();
         let (mut total, mut blocks) = (0, 0);
         (0u64..)
             .zip(steps)
@@ -236,19 +246,21 @@ mod tests {
                 } else {
                     None
                 };
-                let mut event = MemoryEvent {
-                    id,
-                    time_ns: 1000 + id / 2,
-                    thread,
-                    device: Device::Cpu,
-                    pool: Pool::Host,
+                let at =
+                    Moment { event: id, time_ns: 1000 + id / 2, thread, stack: StackId(stack), ..Moment::default() };
+                let mut event = BlockEvent {
                     action: Action::Malloc,
-                    origin: Origin::Heap,
-                    address: 0x1000 + id * 16,
-                    size: number,
-                    block: BlockId(0),
-                    stack: StackId(stack),
-                    allocation_stack: StackId(stack),
+                    block: Block {
+                        id: BlockId(0),
+                        device: Device::Cpu,
+                        pool: Pool::Host,
+                        origin: Origin::Heap,
+                        address: 0x1000 + id * 16,
+                        size: number,
+                        made: at,
+                        owner: OwnerId::NONE,
+                    },
+                    at,
                     used: 0,
                     reserved: None,
                     matched: true,
@@ -257,14 +269,14 @@ mod tests {
                 };
                 match freed {
                     Some(malloc) => {
-                        total -= malloc.size;
-                        event = MemoryEvent { id, thread, time_ns: event.time_ns, stack: StackId::NONE, ..malloc };
+                        total -= malloc.block.size;
+                        event = BlockEvent { at: Moment { stack: StackId::NONE, ..at }, ..malloc };
                         event.action = Action::Free;
                     }
                     None => {
                         blocks += 1;
                         total += number;
-                        event.block = BlockId(blocks);
+                        event.block.id = BlockId(blocks);
                         live.push(event);
                     }
                 }
@@ -275,13 +287,13 @@ mod tests {
     }
 
     /// Bytes and blocks by stack after the first `count` events.
-    fn held_after(events: &[MemoryEvent], count: usize) -> BTreeMap<StackId, (u64, u64)> {
+    fn held_after(events: &[BlockEvent], count: usize) -> BTreeMap<StackId, (u64, u64)> {
         let mut held: BTreeMap<StackId, (u64, u64)> = BTreeMap::new();
         for event in &events[..count] {
-            let (bytes, blocks) = held.entry(event.allocation_stack).or_default();
+            let (bytes, blocks) = held.entry(event.block.made.stack).or_default();
             match event.action {
-                Action::Malloc => (*bytes, *blocks) = (*bytes + event.size, *blocks + 1),
-                Action::Free => (*bytes, *blocks) = (*bytes - event.size, *blocks - 1),
+                Action::Malloc => (*bytes, *blocks) = (*bytes + event.block.size, *blocks + 1),
+                Action::Free => (*bytes, *blocks) = (*bytes - event.block.size, *blocks - 1),
             }
         }
         held.retain(|_, (_, blocks)| *blocks > 0);
@@ -301,7 +313,7 @@ mod tests {
         let mut usage = Usage::new();
         events.iter().for_each(|event| usage.feed(event));
         let tally = usage.pool(Device::Cpu, Pool::Host).unwrap();
-        assert_eq!((tally.peak_bytes, tally.peak_time_ns, tally.live_bytes), (60, events[3].time_ns, 60));
+        assert_eq!((tally.peak_bytes, tally.peak_time_ns, tally.live_bytes), (60, events[3].at.time_ns, 60));
     }
 
     proptest! {
@@ -315,7 +327,7 @@ mod tests {
             for (index, event) in events.iter().enumerate() {
                 usage.feed(event);
                 if event.used > peak {
-                    (peak, peak_after, peak_time) = (event.used, index + 1, event.time_ns);
+                    (peak, peak_after, peak_time) = (event.used, index + 1, event.at.time_ns);
                 }
             }
             let Some(tally) = usage.pool(Device::Cpu, Pool::Host) else {
@@ -340,11 +352,11 @@ mod tests {
 
             let mallocs: Vec<_> = events.iter().filter(|event| event.action == Action::Malloc).collect();
             prop_assert_eq!(tally.allocations, mallocs.len() as u64);
-            prop_assert_eq!(tally.allocated_bytes, mallocs.iter().map(|event| event.size).sum::<u64>());
+            prop_assert_eq!(tally.allocated_bytes, mallocs.iter().map(|event| event.block.size).sum::<u64>());
             let temporary = events.iter().enumerate().filter(|(index, event)| {
-                let before = events[..*index].iter().rev().find(|other| other.thread == event.thread);
+                let before = events[..*index].iter().rev().find(|other| other.at.thread == event.at.thread);
                 event.action == Action::Free
-                    && before.is_some_and(|other| other.action == Action::Malloc && other.block == event.block)
+                    && before.is_some_and(|other| other.action == Action::Malloc && other.block.id == event.block.id)
             });
             prop_assert_eq!(tally.temporary_allocations, temporary.count() as u64);
         }
@@ -353,8 +365,9 @@ mod tests {
     #[test]
     fn what_a_partial_unmapping_left_is_held_but_was_not_allocated_again() {
         let whole = events(&[(1, false, 100, 7)])[0];
-        let free = MemoryEvent { action: Action::Free, used: 0, ..whole };
-        let rest = MemoryEvent { block: BlockId(2), size: 60, used: 60, synthetic: true, ..whole };
+        let free = BlockEvent { action: Action::Free, used: 0, ..whole };
+        let block = Block { id: BlockId(2), size: 60, ..whole.block };
+        let rest = BlockEvent { block, used: 60, synthetic: true, ..whole };
         let mut usage = Usage::new();
         for event in [whole, free, rest] {
             usage.feed(&event);
@@ -368,7 +381,8 @@ mod tests {
     #[test]
     fn a_free_that_is_not_matched_changes_nothing() {
         let malloc = events(&[(1, false, 100, 7)])[0];
-        let stray = MemoryEvent { action: Action::Free, block: BlockId(9), size: 0, matched: false, ..malloc };
+        let block = Block { id: BlockId(9), size: 0, ..malloc.block };
+        let stray = BlockEvent { action: Action::Free, block, matched: false, ..malloc };
         let mut usage = Usage::new();
         usage.feed(&malloc);
         let before = usage.top_alive(1);

@@ -98,7 +98,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             symbolizer: &mut Symbolizer::new(),
             usage: None,
         };
-        let exported = export_process(&mut process, &directory, options, &mut |_| {})?;
+        let exported = export_process(&mut process, &directory, options, &mut [])?;
         let size = std::fs::metadata(&exported.files[0])?.len();
         println!("{format:?}: {} rows, {:.1} MB, {cost}", exported.rows, size as f64 / 1e6);
     }

@@ -1,14 +1,13 @@
 //! Events of the model as rows.
 use crate::error::ExportError;
-use crate::owners::owner;
 use crate::router::Router;
 use crate::rows::{Attribute, DeviceId, Event, EventType, NOT_APPLICABLE, Row, Value, key};
 use crate::stack_text::StackTexts;
 use crate::tensor_words::{format_name, shape_text, type_name};
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
-    Access, AccessMode, Action, Device, KernelPhase, MemoryEvent, NoteEvent, NoteKind, Origin, PageSize, Phase, Pool,
-    Selection, SnapshotMemory, Stacks,
+    Access, AccessMode, Action, BlockEvent, Device, KernelPhase, NoteEvent, NoteKind, Origin, Owners, PageSize, Phase,
+    Pool, Selection, SnapshotMemory, Stacks, State,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -37,15 +36,15 @@ impl<'a> Attributes<'a> {
 }
 
 /// In the order the manual's readers know.
-fn memory_attributes(event: &MemoryEvent, sampled: SampledUsage) -> Attributes<'static> {
+fn memory_attributes<'a>(event: &BlockEvent, sampled: SampledUsage, owners: &'a Owners) -> Attributes<'a> {
     let mut attributes = Attributes::new();
-    attributes.push(key::ALLOCATION_ID, Value::Integer(event.block.0));
-    attributes.push(key::ADDRESS, Value::Address(event.address));
-    attributes.push(key::SIZE, Value::Integer(event.size));
-    if event.pool == Pool::Host {
+    attributes.push(key::ALLOCATION_ID, Value::Integer(event.block.id.0));
+    attributes.push(key::ADDRESS, Value::Address(event.block.address));
+    attributes.push(key::SIZE, Value::Integer(event.block.size));
+    if event.block.pool == Pool::Host {
         attributes.push(key::TOTAL, Value::Integer(event.used));
     } else {
-        if event.pool == Pool::Pinned {
+        if event.block.pool == Pool::Pinned {
             attributes.push(key::PINNED, Value::Text("true"));
         }
         attributes.push(key::USED, Value::Integer(event.used));
@@ -64,25 +63,25 @@ fn memory_attributes(event: &MemoryEvent, sampled: SampledUsage) -> Attributes<'
         }
     }
     if event.action == Action::Malloc {
-        push_origin(&mut attributes, event);
+        push_origin(&mut attributes, event, owners);
     }
     attributes
 }
 
 /// What is said of a block once, where it begins.
-fn push_origin(attributes: &mut Attributes<'static>, event: &MemoryEvent) {
-    if let Some(owner) = owner(event.pool, event.origin) {
+fn push_origin<'a>(attributes: &mut Attributes<'a>, event: &BlockEvent, owners: &'a Owners) {
+    if let Some(owner) = owners.name(event.block.owner) {
         attributes.push(key::OWNER, Value::Text(owner));
     }
-    match event.origin {
-        Origin::Driver(traits) | Origin::DriverHandle(traits) if event.pool == Pool::Hal => {
+    match event.block.origin {
+        Origin::Driver(traits) | Origin::DriverHandle(traits) if event.block.pool == Pool::Hal => {
             let page = match traits.page {
                 PageSize::Normal => "normal",
                 PageSize::Huge => "huge",
                 PageSize::Giant => "giant",
             };
             attributes.push(key::PAGE_TYPE, Value::Text(page));
-            let created = matches!(event.origin, Origin::DriverHandle(_));
+            let created = matches!(event.block.origin, Origin::DriverHandle(_));
             attributes.push(key::ALLOC_TYPE, Value::Text(if created { "create" } else { "alloc" }));
         }
         Origin::Mapping => attributes.push(key::ALLOC_TYPE, Value::Text("mmap")),
@@ -92,28 +91,28 @@ fn push_origin(attributes: &mut Attributes<'static>, event: &MemoryEvent) {
 
 pub(crate) fn write_memory(
     router: &mut Router<'_>,
-    event: &MemoryEvent,
+    event: &BlockEvent,
     sampled: SampledUsage,
-    stacks: &Stacks,
+    state: &State<'_>,
     texts: &mut StackTexts<'_>,
     timestamp_ns: u64,
     process: u32,
 ) -> Result<(), ExportError> {
-    let attributes = memory_attributes(event, sampled);
-    let (python_stack, c_stack) = texts.cells(event.stack, stacks);
+    let attributes = memory_attributes(event, sampled, state.owners);
+    let (python_stack, c_stack) = texts.cells(event.at.stack, state.stacks);
     router.write(&Row {
-        id: event.id,
+        id: event.at.event,
         event: match event.action {
             Action::Malloc => Event::Malloc,
             Action::Free => Event::Free,
         },
-        event_type: EventType::of(event.pool),
+        event_type: EventType::of(event.block.pool),
         name: None,
         timestamp_ns,
         process,
-        thread: event.thread,
-        device: device_id(event.device),
-        pointer: Some(event.address),
+        thread: event.at.thread,
+        device: device_id(event.block.device),
+        pointer: Some(event.block.address),
         attributes: attributes.all(),
         python_stack,
         c_stack,
@@ -155,7 +154,7 @@ pub(crate) fn write_note(
             (Event::OomDetail, EventType::OOM_TRIGGER, Some("OOM_Trigger"))
         }
         NoteKind::Snapshot { name, memory } => {
-            let sampled = usage.map(|lookup| lookup(note.device, note.time_ns)).unwrap_or_default();
+            let sampled = usage.map(|lookup| lookup(note.device, note.at.time_ns)).unwrap_or_default();
             rates = SnapshotRates::of(memory, sampled);
             push_snapshot(&mut attributes, memory, sampled, &rates);
             (Event::Snapshot, EventType::SNAPSHOT, Some(name))
@@ -194,15 +193,15 @@ pub(crate) fn write_note(
         NoteKind::Access(access) => return write_access(router, note, &access, timestamp_ns, process),
         _ => return Ok(()),
     };
-    let (python_stack, c_stack) = texts.cells(note.stack, stacks);
+    let (python_stack, c_stack) = texts.cells(note.at.stack, stacks);
     router.write(&Row {
-        id: note.id,
+        id: note.at.event,
         event,
         event_type,
         name,
         timestamp_ns,
         process,
-        thread: note.thread,
+        thread: note.at.thread,
         device: device_id(note.device),
         pointer: None,
         attributes: attributes.all(),
@@ -279,7 +278,7 @@ fn write_access(
         _ => access.address,
     };
     router.write(&Row {
-        id: note.id,
+        id: note.at.event,
         event: Event::Access,
         event_type: match access.mode {
             AccessMode::Unknown => EventType::UNKNOWN,
@@ -289,7 +288,7 @@ fn write_access(
         name: access.name,
         timestamp_ns,
         process,
-        thread: note.thread,
+        thread: note.at.thread,
         device: device_id(note.device),
         pointer: Some(pointer),
         attributes: attributes.all(),

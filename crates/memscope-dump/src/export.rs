@@ -6,7 +6,10 @@ use crate::event_rows::{write_memory, write_note};
 use crate::router::Router;
 use crate::rows::{DeviceId, Event, EventType, Row};
 use crate::stack_text::StackTexts;
-use memscope_model::{Action, Device, MemoryEvent, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, TraceEvent};
+use memscope_model::{
+    Action, BlockEvent, Device, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, State, TraceEvent, TraceSink,
+    TraceSource,
+};
 use memscope_symbols::Symbolizer;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -36,7 +39,7 @@ impl DumpEvents {
         self.0 & other.0 == other.0
     }
 
-    fn wants(self, event: &MemoryEvent) -> bool {
+    fn wants(self, event: &BlockEvent) -> bool {
         let kind = match event.action {
             Action::Malloc => DumpEvents::ALLOC,
             Action::Free => DumpEvents::FREE,
@@ -117,65 +120,41 @@ pub struct Exported {
 }
 
 /// Writes `device_<id>/dump/…` of each device with events, and `config.json`, into `directory`, replacing what an
-/// earlier export wrote. `observer` is given every memory event of the devices asked for, dumped or not.
+/// earlier export wrote. The events of the same pass go to `others`, too.
 pub fn export_process(
     process: &mut Process,
     directory: &Path,
     options: ExportOptions<'_>,
-    observer: &mut dyn FnMut(&MemoryEvent),
+    others: &mut [&mut dyn TraceSink],
 ) -> Result<Exported, ExportError> {
     let ExportOptions { format, brand, dump_events, progress, cancel, symbolizer, usage } = options;
-    let (pid, start_ns) = (process.info().pid, process.info().start_realtime_ns);
-    let levels = Levels::of(process);
+    let start_ns = process.info().start_realtime_ns;
     let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
-    let cancelled = || cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-
-    let mut router = Router::new(directory, brand, format, file_time(directory, start_ns, utc_offset), usage);
-    let mut texts = StackTexts::new(symbolizer);
-    let mut clock = RowClock::default();
-    let mut rows = 0u64;
-    let mut failure = None;
-    let mut seen = 0u64;
-    let outcome = process.trace(
-        &mut |event, stacks| {
-            if let TraceEvent::Memory(event) = event {
-                observer(event);
-            }
-            // A look at the flag is only worth it now and then.
-            if seen.is_multiple_of(4096) && cancelled() {
-                failure = Some(ExportError::Cancelled);
-                return ControlFlow::Break(());
-            }
-            seen += 1;
-            let written = match event {
-                TraceEvent::Memory(event) | TraceEvent::Alive(event) if dump_events.wants(event) => {
-                    rows += 1;
-                    let sampled = sampled_usage(event, usage);
-                    write_memory(&mut router, event, sampled, stacks, &mut texts, clock.next(event.time_ns), pid)
-                }
-                TraceEvent::Note(note) if dump_events.wants_note(note, levels) => {
-                    rows += 1;
-                    write_note(&mut router, note, usage, stacks, &mut texts, clock.next(note.time_ns), pid)
-                }
-                _ => Ok(()),
-            };
-            match written {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failure = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        },
-        progress,
-    )?;
-    if let Some(failure) = failure {
+    let mut dump = Dump {
+        router: Router::new(directory, brand, format, file_time(directory, start_ns, utc_offset), usage),
+        texts: StackTexts::new(symbolizer),
+        pid: process.info().pid,
+        dump_events,
+        levels: Levels::of(process),
+        usage,
+        cancel,
+        clock: RowClock::default(),
+        rows: 0,
+        seen: 0,
+        failure: None,
+    };
+    let mut sinks: Vec<&mut dyn TraceSink> = Vec::with_capacity(others.len() + 1);
+    sinks.extend(others.iter_mut().map(|sink| &mut **sink as &mut dyn TraceSink));
+    sinks.push(&mut dump);
+    let outcome = process.run(&mut sinks, progress)?;
+    if let Some(failure) = dump.failure {
         return Err(failure);
     }
-    if cancelled() {
+    if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
         return Err(ExportError::Cancelled);
     }
 
+    let Dump { router, texts, rows, pid, .. } = dump;
     let mut problems = texts.problems().to_vec();
     let start = start_row(outcome.events, start_ns, outcome.first_time_ns, pid);
     let mut files = router.finish(&start, &mut problems)?;
@@ -183,11 +162,62 @@ pub fn export_process(
     Ok(Exported { files, rows, outcome, problems })
 }
 
-fn sampled_usage(event: &MemoryEvent, lookup: Option<&UsageLookup<'_>>) -> SampledUsage {
-    match (event.pool, lookup) {
+/// The sink that writes rows.
+struct Dump<'a> {
+    router: Router<'a>,
+    texts: StackTexts<'a>,
+    pid: u32,
+    dump_events: DumpEvents,
+    levels: Levels,
+    usage: Option<&'a UsageLookup<'a>>,
+    cancel: Option<&'a AtomicBool>,
+    clock: RowClock,
+    rows: u64,
+    seen: u64,
+    /// Why it broke off.
+    failure: Option<ExportError>,
+}
+
+impl Dump<'_> {
+    fn write(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> Result<(), ExportError> {
+        // A look at the flag is only worth it now and then.
+        if self.seen.is_multiple_of(4096) && self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            return Err(ExportError::Cancelled);
+        }
+        self.seen += 1;
+        let Dump { router, texts, clock, usage, pid, .. } = self;
+        match event {
+            TraceEvent::Memory(event) | TraceEvent::Alive(event) if self.dump_events.wants(event) => {
+                self.rows += 1;
+                let sampled = sampled_usage(event, *usage);
+                write_memory(router, event, sampled, state, texts, clock.next(event.at.time_ns), *pid)
+            }
+            TraceEvent::Note(note) if self.dump_events.wants_note(note, self.levels) => {
+                self.rows += 1;
+                write_note(router, note, *usage, state.stacks, texts, clock.next(note.at.time_ns), *pid)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl TraceSink for Dump<'_> {
+    fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
+        match self.write(event, state) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                self.failure = Some(failure);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+fn sampled_usage(event: &BlockEvent, lookup: Option<&UsageLookup<'_>>) -> SampledUsage {
+    match (event.block.pool, lookup) {
         // Of the heap nobody would look at it, and it has most of the rows.
         (Pool::Host, _) | (_, None) => SampledUsage::default(),
-        (_, Some(lookup)) => lookup(event.device, event.time_ns),
+        (_, Some(lookup)) => lookup(event.block.device, event.at.time_ns),
     }
 }
 

@@ -17,7 +17,6 @@ mod digits;
 mod error;
 mod event_rows;
 mod export;
-mod owners;
 mod pairing;
 mod router;
 pub mod rows;

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut stacks_sum = 0u64;
         let outcome = process.replay(
             &mut |event, _| {
-                stacks_sum += u64::from(event.stack != StackId::NONE);
+                stacks_sum += u64::from(event.at.stack != StackId::NONE);
                 ControlFlow::Continue(())
             },
             &mut |_| {},

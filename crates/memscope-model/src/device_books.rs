@@ -1,9 +1,9 @@
 //! Which blocks of device memory are alive, by who handed them out.
-use crate::books::{Counts, Moment};
+use crate::books::Counts;
 use crate::outcome::MOST_BYTES;
 use crate::{
-    AccessedBlock, Action, BlockId, Device, LiveBlock, MemoryEvent, Origin, Pool, PoolUsage, Selection, SnapshotMemory,
-    StackId,
+    AccessedBlock, Action, Block, BlockEvent, BlockId, Device, Moment, Origin, OwnerId, Pool, PoolUsage, Selection,
+    SnapshotMemory, StackId,
 };
 use memscope_format::record::Space;
 use std::collections::BTreeMap;
@@ -25,9 +25,7 @@ pub(crate) struct DeviceBooks {
 struct Live {
     block: BlockId,
     size: u64,
-    time_ns: u64,
-    thread: u32,
-    stack: StackId,
+    made: Moment,
     origin: Origin,
     /// Index of its pool.
     pool: usize,
@@ -51,7 +49,7 @@ pub(crate) struct Allocation {
 }
 
 /// Events of devices are thousands of times rarer than those of the heap: no code of theirs in the heap's loop.
-pub(crate) type Emit<'e> = &'e mut dyn FnMut(&mut MemoryEvent) -> ControlFlow<()>;
+pub(crate) type Emit<'e> = &'e mut dyn FnMut(&mut BlockEvent, &DeviceBooks) -> ControlFlow<()>;
 
 impl DeviceBooks {
     pub(crate) fn alloc(
@@ -79,35 +77,24 @@ impl DeviceBooks {
         let live = Live {
             block: counts.next_block(),
             size,
-            time_ns: now.time_ns,
-            thread: now.thread,
-            stack: now.stack,
+            made: Moment { event: counts.ids, ..now },
             origin: Origin::of(space, attributes),
             pool,
         };
         self.live.insert((space, address), live);
-        let usage = &mut self.pools[pool];
-        usage.add(size, now.time_ns);
+        self.pools[pool].add(size, now.time_ns);
         counts.mallocs += 1;
-        emit(&mut MemoryEvent {
-            id: counts.next_id(),
-            time_ns: now.time_ns,
-            thread: now.thread,
-            device,
-            pool: usage.pool,
+        let mut event = BlockEvent {
             action: Action::Malloc,
-            origin: live.origin,
-            address,
-            size,
-            block: live.block,
-            stack: now.stack,
-            allocation_stack: now.stack,
-            used: usage.live_bytes,
-            reserved: usage.reserved_bytes,
+            block: self.block(address, &live),
+            at: counts.next(now),
+            used: self.pools[live.pool].live_bytes,
+            reserved: self.pools[live.pool].reserved_bytes,
             matched: true,
             synthetic: false,
             selection: Selection::Chosen,
-        })
+        };
+        emit(&mut event, self)
     }
 
     pub(crate) fn free(
@@ -219,18 +206,14 @@ impl DeviceBooks {
         self.pools.iter().find(|usage| usage.device == device && usage.pool == pool)
     }
 
-    pub(crate) fn live(&self) -> impl Iterator<Item = LiveBlock> + '_ {
-        self.live.iter().map(|((_, address), live)| LiveBlock {
-            block: live.block,
-            device: self.pools[live.pool].device,
-            pool: self.pools[live.pool].pool,
-            origin: live.origin,
-            address: *address,
-            size: live.size,
-            time_ns: live.time_ns,
-            thread: live.thread,
-            stack: live.stack,
-        })
+    pub(crate) fn live(&self) -> impl Iterator<Item = Block> + '_ {
+        self.live.iter().map(|((_, address), live)| self.block(*address, live))
+    }
+
+    fn block(&self, address: u64, live: &Live) -> Block {
+        let PoolUsage { device, pool, .. } = self.pools[live.pool];
+        let owner = OwnerId::of(pool, live.origin);
+        Block { id: live.block, device, pool, origin: live.origin, address, size: live.size, made: live.made, owner }
     }
 
     fn pool_index(&mut self, device: Device, pool: Pool) -> usize {
@@ -250,28 +233,19 @@ impl DeviceBooks {
         counts: &mut Counts,
         emit: Emit<'_>,
     ) -> ControlFlow<()> {
-        let usage = &mut self.pools[live.pool];
-        usage.remove(live.size);
+        self.pools[live.pool].remove(live.size);
         counts.frees += 1;
-        emit(&mut MemoryEvent {
-            id: counts.next_id(),
-            time_ns: now.time_ns,
-            thread: now.thread,
-            device: usage.device,
-            pool: usage.pool,
+        let mut event = BlockEvent {
             action: Action::Free,
-            origin: live.origin,
-            address,
-            size: live.size,
-            block: live.block,
-            stack: now.stack,
-            allocation_stack: live.stack,
-            used: usage.live_bytes,
-            reserved: usage.reserved_bytes,
+            block: self.block(address, &live),
+            at: counts.next(now),
+            used: self.pools[live.pool].live_bytes,
+            reserved: self.pools[live.pool].reserved_bytes,
             matched: true,
             synthetic,
             selection: Selection::Chosen,
-        })
+        };
+        emit(&mut event, self)
     }
 }
 

@@ -1,9 +1,8 @@
 //! From the numbers programs use for devices to those of the machine.
 use crate::Device;
+use crate::facts::Problem;
 use memscope_format::record::{HOST_DEVICE, Space, UNKNOWN_DEVICE};
 
-/// The variable that says which devices a program sees.
-const VARIABLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
 /// The driver's flags have ten bits for it.
 const DEVICES: u32 = 1024;
 
@@ -15,7 +14,7 @@ pub(crate) struct DeviceNumbers {
 
 impl DeviceNumbers {
     /// Takes the list in; the first one met counts. The error says why it is not used.
-    pub(crate) fn see(&mut self, list: &str) -> Result<(), String> {
+    pub(crate) fn see(&mut self, list: &str) -> Result<(), Problem> {
         if self.visible.is_some() {
             return Ok(());
         }
@@ -27,10 +26,7 @@ impl DeviceNumbers {
         let bad = numbers.is_none();
         self.visible = Some(numbers.unwrap_or_default());
         if bad {
-            return Err(format!(
-                "{VARIABLE}={list:?} is not a list of device numbers such as 0,1: devices of pools are told by the \
-                 numbers the program uses"
-            ));
+            return Err(Problem::VisibleDevices { value: list.to_owned() });
         }
         Ok(())
     }
@@ -82,7 +78,7 @@ mod tests {
         for list in ["2,x", "2,,3", "-1", "2;3", "1024", "99999999999"] {
             let mut numbers = DeviceNumbers::default();
             let problem = numbers.see(list).unwrap_err();
-            assert!(problem.contains(VARIABLE) && problem.contains(list), "{problem}");
+            assert_eq!(problem, Problem::VisibleDevices { value: list.to_owned() });
             assert_eq!(numbers.device(Space::PtaCaching, 0), Device::Npu(0));
         }
         DeviceNumbers::default().see("").unwrap();

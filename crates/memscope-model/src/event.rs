@@ -1,5 +1,5 @@
 //! What happened to memory, and in which words.
-use crate::StackId;
+use crate::Moment;
 use memscope_format::record::Space;
 pub use memscope_format::record::{AccessMode, Phase, TensorOwner};
 use std::fmt;
@@ -78,12 +78,6 @@ impl Pool {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockId(pub u64);
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Action {
-    Malloc,
-    Free,
-}
-
 /// Which kind of call made the block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
@@ -140,68 +134,12 @@ impl DriverTraits {
     }
 }
 
-/// How an event stands to what the user chose to see: steps, and the time between `start` and `stop`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Selection {
-    Chosen,
-    /// Not chosen, but the end of a block that was told of: without it, the block would seem to live on.
-    Closing,
-    NotChosen,
-}
-
-/// A block begins or ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryEvent {
-    /// Counts the events of all kinds and devices from 0, in the order of the stream.
-    pub id: u64,
-    /// Nanoseconds since the epoch; never less than in the event before.
-    pub time_ns: u64,
-    pub thread: u32,
-    pub device: Device,
-    pub pool: Pool,
-    pub action: Action,
-    pub origin: Origin,
-    pub address: u64,
-    /// The size of the block, in a free too; 0 in a free that is not matched.
-    pub size: u64,
-    pub block: BlockId,
-    /// The stack of this call: in a free, of the freeing call if it was recorded.
-    pub stack: StackId,
-    /// The stack of the call that made the block; in an allocation the same as `stack`.
-    pub allocation_stack: StackId,
-    /// Live bytes of this device and pool after the event.
-    pub used: u64,
-    /// What the pool has reserved, if it ever said so.
-    pub reserved: Option<u64>,
-    /// False in the free of a block whose allocation was never seen; such a block has a number of its own.
-    pub matched: bool,
-    /// No call of its own in the program, only what keeps the books right: the end of a block whose memory was handed
-    /// out again without a recorded free, or was mapped over, and the beginning of what a partial unmapping left.
-    pub synthetic: bool,
-    pub selection: Selection,
-}
-
-/// Something that happened, in the order of time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum TraceEvent<'e> {
-    Memory(&'e MemoryEvent),
-    /// A block that was alive when tracing began and was not told of before: an allocation told again, at that time.
-    /// For files that begin there; whoever sums up [`TraceEvent::Memory`] knows of it already.
-    Alive(&'e MemoryEvent),
-    Note(&'e NoteEvent<'e>),
-}
-
 /// Something that happened, but not to a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoteEvent<'e> {
-    /// Of the same count as [`MemoryEvent::id`].
-    pub id: u64,
-    pub time_ns: u64,
-    pub thread: u32,
+    pub at: Moment,
     /// Of marks, steps and launches without a task: the device the thread uses.
     pub device: Device,
-    pub stack: StackId,
     pub kind: NoteKind<'e>,
     /// Within what the user chose to see.
     pub chosen: bool,

@@ -26,31 +26,41 @@ mod device_numbers;
 mod directory;
 mod error;
 mod event;
+mod facts;
+mod host_books;
 mod kernel_books;
 mod lane;
-mod launches;
-mod notes;
+mod operators;
 mod outcome;
+mod owners;
 mod process;
+mod ranges;
 mod replay;
 mod selection;
 mod settings;
 mod stacks;
+mod state;
+mod steps;
 mod task_log;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 pub use directory::{Found, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
-    Access, AccessMode, AccessedBlock, Action, AtbOperator, BlockId, Device, DriverTraits, KernelPhase, MemoryEvent,
-    NoteEvent, NoteKind, Origin, PageSize, Phase, Pool, RefusedCall, Selection, SnapshotMemory, TensorOwner,
-    TraceEvent,
+    Access, AccessMode, AccessedBlock, AtbOperator, BlockId, Device, DriverTraits, KernelPhase, NoteEvent, NoteKind,
+    Origin, PageSize, Phase, Pool, RefusedCall, SnapshotMemory, TensorOwner,
 };
+pub use facts::{Damage, NothingChosen, Problem, RowPlace, StopReason, Stopped};
 pub use kernel_books::KernelCounts;
 pub use memscope_format::decode::{ProcessInfo, ProcessState};
 pub use memscope_format::layout::notes as header_notes;
 pub use memscope_format::layout::{SPOOL_DIRECTORY, WINDOWS_FILE};
-pub use outcome::{LiveBlock, OutOfMemory, Outcome, PoolUsage};
+pub use outcome::{OutOfMemory, Outcome, PoolUsage};
+pub use owners::{OwnerId, Owners};
 pub use process::Process;
 pub use stacks::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};
+pub use state::State;
+pub use steps::{STEP_TEXT, StepId, StepSource, Steps};
+pub use trace::{Action, Block, BlockEvent, Moment, Selection, Status, TraceEvent, TraceInfo, TraceSink, TraceSource};

@@ -1,17 +1,18 @@
 //! What a replay came to.
-use crate::{BlockId, Device, KernelCounts, Origin, Pool, RefusedCall, StackId};
+use crate::facts::{Damage, NothingChosen, Problem, Stopped};
+use crate::{Block, Device, KernelCounts, Pool, RefusedCall, StackId, Steps};
 
-/// The sums of a whole replay, or of its part up to where the visitor broke off.
+/// The sums of a whole replay, or of its part up to where a sink broke off.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Allocations and frees given to the visitor, synthetic ones included.
+    /// Allocations and frees given to the sinks, synthetic ones included.
     pub events: u64,
     /// Those of them that the user chose to see.
     pub chosen_events: u64,
-    /// Other events given to the visitor.
+    /// Other events given to the sinks.
     pub notes: u64,
-    /// Of all devices, given to the visitor or not.
+    /// Of all devices, given to the sinks or not.
     pub mallocs: u64,
     pub frees: u64,
     /// Frees of blocks whose allocation was never seen; of device memory, which gives no event, and of host memory.
@@ -31,19 +32,18 @@ pub struct Outcome {
     /// Records of types this version does not know.
     pub unknown_records: u64,
     /// Why no event was chosen, if the user chose a time (steps, or between `start` and `stop`) that never came.
-    pub nothing_chosen: Option<String>,
-    /// What the recording says and cannot be used, one sentence each.
-    pub problems: Vec<String>,
+    pub nothing_chosen: Option<NothingChosen>,
+    pub problems: Vec<Problem>,
     /// Allocations the driver refused, the first ones.
     pub out_of_memory: Vec<OutOfMemory>,
     /// How many it refused.
     pub refusals: u64,
     pub kernels: KernelCounts,
-    /// What could not be read, one sentence a place.
-    pub damage: Vec<String>,
+    /// What could not be read.
+    pub damage: Vec<Damage>,
     /// Why recording ended before the process did.
-    pub stop_reason: Option<String>,
-    /// The visitor broke off.
+    pub stopped: Option<Stopped>,
+    /// A sink broke off.
     pub interrupted: bool,
     /// Times of the first and the last event, 0 if there is none.
     pub first_time_ns: u64,
@@ -56,14 +56,15 @@ pub struct Outcome {
     /// Address space of the host that was mapped without access, at the end and at most: not part of any pool.
     pub reserved_space: u64,
     pub peak_reserved_space: u64,
+    pub steps: Steps,
     /// One entry for each pool of a device asked for that had an event, in their order.
     pub pools: Vec<PoolUsage>,
-    pub(crate) live: Vec<LiveBlock>,
+    pub(crate) live: Vec<Block>,
 }
 
 impl Outcome {
     /// The blocks of the devices asked for that are alive at the end, in the order in which they were allocated.
-    pub fn live_blocks(&self) -> impl ExactSizeIterator<Item = &LiveBlock> {
+    pub fn live_blocks(&self) -> impl ExactSizeIterator<Item = &Block> {
         self.live.iter()
     }
 }
@@ -139,20 +140,4 @@ pub struct OutOfMemory {
     pub stack: StackId,
     /// Live bytes of the device in the driver's books at that moment.
     pub driver_bytes: u64,
-}
-
-/// A block that was not freed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LiveBlock {
-    pub block: BlockId,
-    pub device: Device,
-    pub pool: Pool,
-    pub origin: Origin,
-    pub address: u64,
-    pub size: u64,
-    /// When it was allocated.
-    pub time_ns: u64,
-    /// Who allocated it.
-    pub thread: u32,
-    pub stack: StackId,
 }

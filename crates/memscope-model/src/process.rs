@@ -1,18 +1,35 @@
 //! One recorded process.
 use crate::replay::Replay;
 use crate::settings::Settings;
-use crate::{MemoryEvent, ModelError, Outcome, ProcessInfo, Stacks, TraceEvent};
+use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
+use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, Stacks, State, TraceEvent};
 use memscope_format::decode::Spool;
 use memscope_format::layout;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A process directory, opened. Its events are read by [`Process::replay`].
-#[derive(Debug)]
+/// A process directory, opened: a [`TraceSource`].
 pub struct Process {
-    spool: Spool,
+    spool: Arc<Spool>,
     settings: Settings,
+    /// While a pass is under way it has them.
     stacks: Stacks,
+    pass: Pass,
+}
+
+/// Where the reading is.
+enum Pass {
+    Before,
+    UnderWay(Box<Replay>),
+    After(Box<Outcome>),
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("info", self.spool.process()).finish_non_exhaustive()
+    }
 }
 
 impl Process {
@@ -21,10 +38,10 @@ impl Process {
         let Some(spool) = spool_directory(directory) else {
             return Err(ModelError::NoRecording { path: directory.to_owned() });
         };
-        let spool = Spool::open(&spool)?;
+        let spool = Arc::new(Spool::open(&spool)?);
         let settings = Settings::parse(&spool.process().config);
         let stacks = Stacks::new(settings.depth("c"), settings.depth("py"));
-        Ok(Process { spool, settings, stacks })
+        Ok(Process { spool, settings, stacks, pass: Pass::Before })
     }
 
     pub fn info(&self) -> &ProcessInfo {
@@ -36,32 +53,75 @@ impl Process {
         self.settings.get(key)
     }
 
-    /// The stacks met in replays so far; ids of an earlier replay stay valid.
+    /// The stacks met so far; ids of an earlier pass stay valid.
     pub fn stacks(&self) -> &Stacks {
-        &self.stacks
+        match &self.pass {
+            Pass::UnderWay(replay) => &replay.stacks,
+            _ => &self.stacks,
+        }
     }
 
-    /// Gives all events in time order to `visit`, until it breaks off. `progress` is called now and then with the
-    /// fraction done, at last with 1.
-    pub fn trace(
-        &mut self,
-        visit: &mut dyn FnMut(TraceEvent<'_>, &Stacks) -> ControlFlow<()>,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<Outcome, ModelError> {
-        Replay::new(&self.spool, &self.settings, &mut self.stacks)?.run(visit, progress)
+    /// All events in time order to one sink: see [`TraceSource::run`].
+    pub fn trace(&mut self, sink: &mut dyn TraceSink, progress: &mut dyn FnMut(f64)) -> Result<Outcome, ModelError> {
+        self.run(&mut [sink], progress)
     }
 
     /// As [`Process::trace`], only the events that are about memory.
     pub fn replay(
         &mut self,
-        visit: &mut dyn FnMut(&MemoryEvent, &Stacks) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&BlockEvent, &Stacks) -> ControlFlow<()>,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Outcome, ModelError> {
-        let mut memory_only = |event: TraceEvent<'_>, stacks: &Stacks| match event {
-            TraceEvent::Memory(event) => visit(event, stacks),
+        let mut memory_only = |event: &TraceEvent<'_>, state: &State<'_>| match event {
+            TraceEvent::Memory(event) => visit(event, state.stacks),
             _ => ControlFlow::Continue(()),
         };
         self.trace(&mut memory_only, progress)
+    }
+}
+
+impl TraceSource for Process {
+    fn info(&self) -> TraceInfo {
+        let info = self.spool.process();
+        TraceInfo { pid: info.pid, command: info.command.clone(), start_ns: info.start_realtime_ns }
+    }
+
+    fn step(&mut self, sinks: &mut [&mut dyn TraceSink]) -> Result<Status, ModelError> {
+        if !matches!(self.pass, Pass::UnderWay(_)) {
+            let empty = Stacks::new(self.settings.depth("c"), self.settings.depth("py"));
+            let stacks = std::mem::replace(&mut self.stacks, empty);
+            self.pass = Pass::UnderWay(Box::new(Replay::new(&self.spool, &self.settings, stacks)?));
+        }
+        let Pass::UnderWay(replay) = &mut self.pass else { return Ok(Status::Over) };
+        let status = replay.step(&mut Fan(sinks));
+        if !matches!(status, Ok(Status::More)) {
+            let outcome = replay.outcome();
+            self.rewind();
+            self.pass = Pass::After(Box::new(outcome));
+        }
+        status
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        match &mut self.pass {
+            Pass::Before => Outcome::default(),
+            Pass::UnderWay(replay) => replay.outcome(),
+            Pass::After(outcome) => std::mem::take(outcome),
+        }
+    }
+
+    fn progress(&self) -> f64 {
+        match &self.pass {
+            Pass::Before => 0.0,
+            Pass::UnderWay(replay) => replay.progress(),
+            Pass::After(_) => 1.0,
+        }
+    }
+
+    fn rewind(&mut self) {
+        if let Pass::UnderWay(replay) = std::mem::replace(&mut self.pass, Pass::Before) {
+            self.stacks = replay.stacks;
+        }
     }
 }
 

@@ -3,57 +3,67 @@ mod atb;
 mod kernels;
 
 use self::kernels::{LogTotals, LogTurn};
-use crate::books::{Books, Moment};
-use crate::device_books::Allocation;
+use crate::books::{Books, BooksView, Counts};
+use crate::device_books::{Allocation, DeviceBooks, Emit};
 use crate::device_numbers::DeviceNumbers;
+use crate::facts::{Damage, Problem, Stopped};
+use crate::host_books::HostBooks;
 use crate::kernel_books::{KernelBooks, TaskId};
 use crate::lane::Lane;
-use crate::launches::OpenOperators;
-use crate::notes::{OpenRanges, ThreadDevices};
+use crate::operators::OpenOperators;
+use crate::ranges::{OpenRanges, ThreadDevices};
 use crate::selection::Gate;
 use crate::settings::Settings;
 use crate::task_log::{TaskLog, is_of_task_log};
+use crate::trace::{Status, TraceSink};
 use crate::{
-    BlockId, Device, MemoryEvent, ModelError, NoteEvent, NoteKind, OutOfMemory, Outcome, Pool, RefusedCall, Selection,
-    Stacks, TraceEvent,
+    BlockEvent, BlockId, Device, ModelError, Moment, NoteEvent, NoteKind, OutOfMemory, Outcome, Owners, Pool,
+    RefusedCall, Selection, StackId, Stacks, State, Steps, TraceEvent, state,
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Timeline};
 use memscope_format::layout::StopReason;
 use memscope_format::record::{Space, SystemKind, UNKNOWN_DEVICE};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-/// Who is given the events.
-type Visit<'v> = &'v mut dyn FnMut(TraceEvent<'_>, &Stacks) -> ControlFlow<()>;
-
-/// One pass over a spool.
-pub(crate) struct Replay<'p> {
-    spool: &'p Spool,
-    stacks: &'p mut Stacks,
+/// One pass over a spool, which can be suspended after any event.
+pub(crate) struct Replay {
+    spool: Arc<Spool>,
+    /// Handed on to the next pass, so that ids stay valid.
+    pub(crate) stacks: Stacks,
     timeline: Timeline,
+    lanes: Vec<Option<Pending>>,
+    logs: Vec<TaskLog>,
+    /// The next event of each lane, and then of each log: ticks and number.
+    order: BinaryHeap<Reverse<(u64, usize)>>,
     books: Books,
     delivery: Delivery,
     device_numbers: DeviceNumbers,
     thread_devices: ThreadDevices,
     ranges: OpenRanges,
     kernels: KernelBooks,
-    log_totals: LogTotals,
     operators: OpenOperators,
-    problems: Vec<String>,
+    problems: Vec<Problem>,
+    damage: Vec<Damage>,
+    unknown_records: u64,
     out_of_memory: Vec<OutOfMemory>,
     refusals: u64,
     recorded: u64,
+    /// Bytes of the recording that were read.
+    bytes: u64,
     events_without_stack: u64,
     interrupted: bool,
     /// How many more lanes may be searched for missing events; made-up recordings must not take for ever.
     searches: u32,
 }
 
-/// Hands events to the visitor: those of the devices asked for, with a word on whether their time was.
+/// Hands events to the sink: those of the devices asked for, with a word on whether their time was.
 struct Delivery {
     gate: Gate,
+    steps: Steps,
+    owners: Owners,
     events: u64,
     chosen_events: u64,
     notes: u64,
@@ -64,15 +74,38 @@ struct Delivery {
 
 impl Delivery {
     #[inline]
-    fn memory(&mut self, event: &mut MemoryEvent, stacks: &Stacks, visit: Visit<'_>) -> ControlFlow<()> {
-        if !self.gate.devices.contains(event.device) {
+    fn memory(
+        &mut self,
+        event: &mut BlockEvent,
+        books: BooksView<'_>,
+        stacks: &Stacks,
+        sink: &mut dyn TraceSink,
+    ) -> ControlFlow<()> {
+        if !self.gate.devices.contains(event.block.device) {
             return ControlFlow::Continue(());
         }
         event.selection = self.gate.select(event);
         self.events += 1;
         self.chosen_events += u64::from(event.selection != Selection::NotChosen);
-        self.see(event.time_ns);
-        visit(TraceEvent::Memory(event), stacks)
+        self.see(event.at.time_ns);
+        sink.event(&TraceEvent::Memory(event), &self.state(&books, stacks))
+    }
+
+    fn note(
+        &mut self,
+        note: &NoteEvent<'_>,
+        books: BooksView<'_>,
+        stacks: &Stacks,
+        sink: &mut dyn TraceSink,
+    ) -> ControlFlow<()> {
+        self.notes += 1;
+        self.see(note.at.time_ns);
+        sink.event(&TraceEvent::Note(note), &self.state(&books, stacks))
+    }
+
+    #[inline]
+    fn state<'s>(&'s self, books: &'s dyn state::Books, stacks: &'s Stacks) -> State<'s> {
+        State { stacks, owners: &self.owners, steps: &self.steps, books }
     }
 
     #[inline]
@@ -95,133 +128,167 @@ struct Pending {
 /// What stands in a lane before its first event is read; never booked.
 const NO_EVENT: Event = Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: EventKind::HostFree { address: 0 } };
 
-impl<'p> Replay<'p> {
-    pub(crate) fn new(spool: &'p Spool, settings: &Settings, stacks: &'p mut Stacks) -> Result<Replay<'p>, ModelError> {
-        let gate = Gate::new(settings, spool)?;
-        Ok(Replay {
+impl Replay {
+    pub(crate) fn new(spool: &Arc<Spool>, settings: &Settings, stacks: Stacks) -> Result<Replay, ModelError> {
+        let mut replay = Replay {
             timeline: spool.timeline(),
-            spool,
+            spool: Arc::clone(spool),
             stacks,
-            books: Books::new(),
-            delivery: Delivery { gate, events: 0, chosen_events: 0, notes: 0, first_time_ns: 0, last_time_ns: 0 },
+            lanes: Vec::new(),
+            logs: Vec::new(),
+            order: BinaryHeap::new(),
+            books: Books::default(),
+            delivery: Delivery {
+                gate: Gate::new(settings, spool)?,
+                steps: Steps::default(),
+                owners: Owners::default(),
+                events: 0,
+                chosen_events: 0,
+                notes: 0,
+                first_time_ns: 0,
+                last_time_ns: 0,
+            },
             device_numbers: DeviceNumbers::default(),
             thread_devices: ThreadDevices::default(),
             ranges: OpenRanges::default(),
             kernels: KernelBooks::default(),
-            log_totals: LogTotals::default(),
             operators: OpenOperators::default(),
             problems: Vec::new(),
+            damage: spool.damage().iter().cloned().map(Damage::Spool).collect(),
+            unknown_records: 0,
             out_of_memory: Vec::new(),
             refusals: 0,
             recorded: 0,
+            bytes: 0,
             events_without_stack: 0,
             interrupted: false,
             searches: 1 << 22,
-        })
+        };
+        replay.open_lanes()?;
+        Ok(replay)
     }
 
-    pub(crate) fn run(mut self, visit: Visit<'_>, progress: &mut dyn FnMut(f64)) -> Result<Outcome, ModelError> {
-        let mut outcome = Outcome::default();
-        outcome.damage.extend(self.spool.damage().iter().map(ToString::to_string));
-        let mut progress = Progress { whole: self.spool.recorded_bytes().max(1), done: 0, report: progress };
-        let mut lanes = Vec::new();
-        let mut logs = Vec::new();
-        let mut order = BinaryHeap::new();
-        for number in self.spool.lanes() {
+    fn open_lanes(&mut self) -> Result<(), ModelError> {
+        let numbers: Vec<u32> = self.spool.lanes().collect();
+        for number in numbers {
             let mut pending = Pending { lane: Lane::new(number), event: NO_EVENT, settled: false };
             if !self.advance(&mut pending)? {
-                finish(pending.lane.cursor(), &mut outcome);
+                self.finish(pending.lane.cursor());
             } else if is_of_task_log(pending.event.kind) {
-                let log = TaskLog::open(self.spool, number, &self.timeline)?;
+                let log = TaskLog::open(&self.spool, number, &self.timeline)?;
                 log.devices_without_streams().for_each(|device| self.kernels.see_without_streams(device));
-                logs.push(log);
+                self.logs.push(log);
             } else {
-                order.push(Reverse((pending.event.ticks, lanes.len())));
-                lanes.push(Some(pending));
+                self.order.push(Reverse((pending.event.ticks, self.lanes.len())));
+                self.lanes.push(Some(pending));
             }
         }
         // Numbered after the lanes, so that a launch comes before an execution of the same tick.
-        for (index, log) in (lanes.len()..).zip(&mut logs) {
-            if let Some(ticks) = log.next_ticks(self.spool, &self.timeline)? {
-                order.push(Reverse((ticks, index)));
+        for (index, log) in (self.lanes.len()..).zip(&mut self.logs) {
+            if let Some(ticks) = log.next_ticks(&self.spool, &self.timeline)? {
+                self.order.push(Reverse((ticks, index)));
             }
         }
-        // Two lanes with events of the same tick take turns by number: which came first cannot be told any more.
-        while let Some(Reverse((ticks, index))) = order.pop() {
-            if let Some(log) = index.checked_sub(lanes.len()).and_then(|number| logs.get_mut(number)) {
-                let limit = order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
-                match self.run_log(log, index, limit, visit, &mut progress)? {
-                    LogTurn::Over(ticks) => order.push(Reverse((ticks, index))),
-                    LogTurn::Finished => {}
-                    LogTurn::Interrupted => {
-                        self.interrupted = true;
-                        break;
-                    }
-                }
-                continue;
-            }
-            let Some(pending) = lanes[index].as_mut() else { continue };
-            if pending.event.ticks != ticks {
-                // The event that was due was taken out of turn.
-                order.push(Reverse((pending.event.ticks, index)));
-                continue;
-            }
-            let limit = order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
-            let turn = self.run_lane(pending, index, limit, visit, &mut progress)?;
-            progress.done += pending.lane.take_bytes();
-            match turn {
-                Turn::Over => order.push(Reverse((pending.event.ticks, index))),
-                Turn::Contradiction => {
-                    pending.settled = true;
-                    let event = pending.event;
-                    order.push(Reverse((event.ticks, index)));
-                    if self.settle(event, index, &mut lanes, visit, &mut outcome)?.is_break() {
-                        self.interrupted = true;
-                        break;
-                    }
-                }
-                Turn::NameMissing { until } => {
-                    pending.settled = true;
-                    order.push(Reverse((pending.event.ticks, index)));
-                    self.search_names(&mut lanes, until)?;
-                }
-                // Dropping the lane gives its block back: a program may have had thousands of threads.
-                Turn::Finished => {
-                    finish(pending.lane.cursor(), &mut outcome);
-                    lanes[index] = None;
-                }
-                Turn::Interrupted => {
-                    self.interrupted = true;
-                    break;
-                }
-            }
-        }
-        for pending in lanes.iter().flatten() {
-            finish(pending.lane.cursor(), &mut outcome);
-        }
-        for log in &logs {
-            finish(log.cursor(), &mut outcome);
-            self.log_totals.add(log);
-        }
-        if !self.interrupted {
-            (progress.report)(1.0);
-        }
-        Ok(self.conclude(outcome))
+        Ok(())
     }
 
-    /// Visits the lane's events while they come before `limit`, the next event of any other lane.
+    /// Goes on for a few thousand recorded events.
+    pub(crate) fn step(&mut self, sink: &mut dyn TraceSink) -> Result<Status, ModelError> {
+        /// Few enough for whoever waits between two steps, many enough not to notice the steps.
+        const EVENTS_A_STEP: u64 = 1 << 12;
+        let end = self.recorded + EVENTS_A_STEP;
+        while self.recorded < end {
+            if !self.next_turn(end, sink)? {
+                return Ok(Status::Over);
+            }
+        }
+        Ok(Status::More)
+    }
+
+    /// The lane or log with the next event has its turn; `false` if there is none, or the sink broke off.
+    ///
+    /// Two lanes with events of the same tick take turns by number: which came first cannot be told any more.
+    fn next_turn(&mut self, end: u64, sink: &mut dyn TraceSink) -> Result<bool, ModelError> {
+        let Some(Reverse((ticks, index))) = self.order.pop() else { return Ok(false) };
+        let limit = self.order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
+        let Some(place) = self.lanes.get_mut(index) else {
+            return self.turn_of_log(index, limit, sink);
+        };
+        let Some(mut pending) = place.take() else { return Ok(true) };
+        if pending.event.ticks != ticks {
+            // The event that was due was taken out of turn.
+            self.order.push(Reverse((pending.event.ticks, index)));
+            self.lanes[index] = Some(pending);
+            return Ok(true);
+        }
+        let turn = self.run_lane(&mut pending, index, limit, end, sink)?;
+        self.bytes += pending.lane.take_bytes();
+        let event = pending.event;
+        match turn {
+            Turn::Over => {}
+            Turn::Contradiction | Turn::NameMissing { .. } => pending.settled = true,
+            Turn::Finished => {
+                self.finish(pending.lane.cursor());
+                // Dropping the lane gives its block back: a program may have had thousands of threads.
+                return Ok(true);
+            }
+            Turn::Interrupted => {
+                self.lanes[index] = Some(pending);
+                self.interrupted = true;
+                return Ok(false);
+            }
+        }
+        self.order.push(Reverse((event.ticks, index)));
+        self.lanes[index] = Some(pending);
+        match turn {
+            Turn::Contradiction => {
+                self.interrupted = self.settle(event, index, sink)?.is_break();
+            }
+            Turn::NameMissing { until } => self.search_names(until)?,
+            _ => {}
+        }
+        Ok(!self.interrupted)
+    }
+
+    fn turn_of_log(&mut self, index: usize, limit: (u64, usize), sink: &mut dyn TraceSink) -> Result<bool, ModelError> {
+        let number = index - self.lanes.len();
+        let mut log = self.logs.swap_remove(number);
+        let turn = self.run_log(&mut log, index, limit, sink);
+        self.logs.push(log);
+        let last = self.logs.len() - 1;
+        self.logs.swap(number, last);
+        match turn? {
+            LogTurn::Over(ticks) => self.order.push(Reverse((ticks, index))),
+            LogTurn::Finished => {}
+            LogTurn::Interrupted => self.interrupted = true,
+        }
+        Ok(!self.interrupted)
+    }
+
+    /// Bytes read out of all recorded ones; never says 1 before the end, because a damaged rest may be skipped.
+    pub(crate) fn progress(&self) -> f64 {
+        const NEARLY: f64 = 0.99;
+        (self.bytes as f64 / self.spool.recorded_bytes().max(1) as f64).min(NEARLY)
+    }
+
+    fn finish(&mut self, cursor: &LaneCursor) {
+        self.damage.extend(cursor.damage().iter().cloned().map(Damage::Spool));
+        self.unknown_records += cursor.unknown_records();
+    }
+
+    /// Books the lane's events while they come before `limit`, the next event of any other lane, and before the step's
+    /// `end`.
     fn run_lane(
         &mut self,
         pending: &mut Pending,
         index: usize,
         limit: (u64, usize),
-        visit: Visit<'_>,
-        progress: &mut Progress<'_>,
+        end: u64,
+        sink: &mut dyn TraceSink,
     ) -> Result<Turn, ModelError> {
-        const EVENTS_A_REPORT: u64 = 1 << 16;
         loop {
             let Event { ticks, thread, stack, kind } = pending.event;
-            if !pending.settled && limit.0 != u64::MAX && self.books.contradiction(kind).is_some() {
+            if !pending.settled && limit.0 != u64::MAX && self.books.host.contradiction(kind).is_some() {
                 return Ok(Turn::Contradiction);
             }
             if kind == EventKind::Launch
@@ -231,36 +298,57 @@ impl<'p> Replay<'p> {
                 return Ok(Turn::NameMissing { until });
             }
             pending.settled = false;
-            let stack = pending.lane.stack(stack, self.stacks).unwrap_or_else(|rest| {
+            let stack = pending.lane.stack(stack, &mut self.stacks).unwrap_or_else(|rest| {
                 self.events_without_stack += 1;
                 rest
             });
-            let now = Moment { time_ns: self.timeline.epoch_ns(ticks), thread, stack };
+            let now = self.moment(self.timeline.epoch_ns(ticks), thread, stack);
             let more = if is_of_host(kind) {
-                let Replay { books, delivery, stacks, .. } = self;
-                let stacks = &**stacks;
-                if books.enter(now, kind, &mut |event| delivery.memory(event, stacks, &mut *visit)).is_break() {
+                if self.enter_host(now, kind, sink).is_break() {
                     return Ok(Turn::Interrupted);
                 }
                 self.advance(pending)?
             } else {
-                match self.enter_in_order(now, kind, pending, visit)? {
+                match self.enter_in_order(now, kind, pending, sink)? {
                     ControlFlow::Continue(more) => more,
                     ControlFlow::Break(()) => return Ok(Turn::Interrupted),
                 }
             };
             self.recorded += 1;
-            if self.recorded.is_multiple_of(EVENTS_A_REPORT) {
-                progress.done += pending.lane.take_bytes();
-                progress.tell();
-            }
             if !more {
                 return Ok(Turn::Finished);
             }
-            if (pending.event.ticks, index) > limit {
+            if (pending.event.ticks, index) > limit || self.recorded >= end {
                 return Ok(Turn::Over);
             }
         }
+    }
+
+    #[inline]
+    fn moment(&self, time_ns: u64, thread: u32, stack: StackId) -> Moment {
+        Moment { event: 0, time_ns, thread, stack, step: self.delivery.steps.current() }
+    }
+
+    #[inline]
+    fn enter_host(&mut self, now: Moment, kind: EventKind, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+        let Replay { books, delivery, stacks, .. } = self;
+        let Books { host, devices, counts } = books;
+        host.enter(now, kind, counts, &mut |event: &mut BlockEvent, host: &HostBooks| {
+            delivery.memory(event, BooksView { host, devices }, stacks, &mut *sink)
+        })
+    }
+
+    /// Changes the books of devices, and delivers the events that makes.
+    fn enter_device(
+        &mut self,
+        sink: &mut dyn TraceSink,
+        change: impl FnOnce(&mut DeviceBooks, &mut Counts, Emit<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Replay { books, delivery, stacks, .. } = self;
+        let Books { host, devices, counts } = books;
+        change(devices, counts, &mut |event: &mut BlockEvent, devices: &DeviceBooks| {
+            delivery.memory(event, BooksView { host, devices }, stacks, &mut *sink)
+        })
     }
 
     /// Looks for the event whose absence makes `event` impossible, among those of other lanes that are a little later,
@@ -269,39 +357,40 @@ impl<'p> Replay<'p> {
     /// Two threads that hand an address over may be dated in the wrong order: the processor reads its counter early while
     /// it waits for the other's memory.
     #[cold]
-    fn settle(
-        &mut self,
-        event: Event,
-        index: usize,
-        lanes: &mut [Option<Pending>],
-        visit: Visit<'_>,
-        outcome: &mut Outcome,
-    ) -> Result<ControlFlow<()>, ModelError> {
-        let Some((address, frees)) = self.books.contradiction(event.kind) else {
+    fn settle(&mut self, event: Event, index: usize, sink: &mut dyn TraceSink) -> Result<ControlFlow<()>, ModelError> {
+        let Some((address, frees)) = self.books.host.contradiction(event.kind) else {
             return Ok(ControlFlow::Continue(()));
         };
         let time_ns = self.timeline.epoch_ns(event.ticks);
         // A free that another thread's, dated too early, has anticipated: then this lane's own next allocation of the
         // address is the block it freed.
         let anticipated =
-            !frees && self.books.was_freed_by_another(address, event.thread, time_ns.saturating_sub(SOON_NS));
-        for (other, place) in lanes.iter_mut().enumerate() {
-            let Some(pending) = place.as_mut().filter(|_| other != index || anticipated) else { continue };
-            let Some(left) = self.searches.checked_sub(1) else { break };
+            !frees && self.books.host.was_freed_by_another(address, event.thread, time_ns.saturating_sub(SOON_NS));
+        for other in 0..self.lanes.len() {
+            if other == index && !anticipated {
+                continue;
+            }
+            let Some(mut pending) = self.lanes[other].take() else { continue };
+            let Some(left) = self.searches.checked_sub(1) else {
+                self.lanes[other] = Some(pending);
+                break;
+            };
             self.searches = left;
-            let Some((missing, was_next)) = self.take_missing(pending, address, frees, time_ns)? else { continue };
+            let Some((missing, was_next)) = self.take_missing(&mut pending, address, frees, time_ns)? else {
+                self.lanes[other] = Some(pending);
+                continue;
+            };
             // Threads that hand over all the time are no reason to give up.
             self.searches = self.searches.saturating_add(other as u32 + 1);
-            let stack = pending.lane.stack(missing.stack, self.stacks).unwrap_or_else(|rest| rest);
-            let now = Moment { time_ns, thread: missing.thread, stack };
-            if was_next && !self.advance(pending)? {
-                finish(pending.lane.cursor(), outcome);
-                *place = None;
+            let stack = pending.lane.stack(missing.stack, &mut self.stacks).unwrap_or_else(|rest| rest);
+            let now = self.moment(time_ns, missing.thread, stack);
+            if was_next && !self.advance(&mut pending)? {
+                self.finish(pending.lane.cursor());
+            } else {
+                self.lanes[other] = Some(pending);
             }
             self.recorded += 1;
-            let Replay { books, delivery, stacks, .. } = self;
-            let stacks = &**stacks;
-            return Ok(books.enter(now, missing.kind, &mut |event| delivery.memory(event, stacks, &mut *visit)));
+            return Ok(self.enter_host(now, missing.kind, sink));
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -337,7 +426,7 @@ impl<'p> Replay<'p> {
             if is_free.is_some() && !(index == 0 && pending.settled) {
                 break;
             }
-            match pending.lane.peek(index, self.spool, self.stacks)? {
+            match pending.lane.peek(index, &self.spool, &mut self.stacks)? {
                 Some(next) => event = next,
                 None => break,
             }
@@ -348,7 +437,7 @@ impl<'p> Replay<'p> {
     /// Goes on to the lane's next event; tells whether there is one.
     #[inline(always)]
     fn advance(&mut self, pending: &mut Pending) -> Result<bool, SpoolError> {
-        let more = pending.lane.advance(self.spool, self.stacks, &mut pending.event)?;
+        let more = pending.lane.advance(&self.spool, &mut self.stacks, &mut pending.event)?;
         if pending.lane.has_news() {
             self.see_news(&mut pending.lane);
         }
@@ -375,16 +464,16 @@ impl<'p> Replay<'p> {
         now: Moment,
         kind: EventKind,
         pending: &mut Pending,
-        visit: Visit<'_>,
+        sink: &mut dyn TraceSink,
     ) -> Result<ControlFlow<(), bool>, SpoolError> {
         if kind == EventKind::Launch {
-            return Ok(match self.enter_launch(now, pending, visit)? {
+            return Ok(match self.enter_launch(now, pending, sink)? {
                 ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
                 ControlFlow::Break(()) => ControlFlow::Break(()),
             });
         }
         if !waits_for_total(kind) {
-            return Ok(match self.enter_rare(now, kind, &pending.lane, visit) {
+            return Ok(match self.enter_rare(now, kind, &pending.lane, sink) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
                 ControlFlow::Break(()) => ControlFlow::Break(()),
             });
@@ -395,23 +484,20 @@ impl<'p> Replay<'p> {
             let device = self.device_numbers.device(Space::MindSpore, device);
             self.books.devices.reserve(Space::MindSpore, device, total, &mut self.books.counts);
         }
-        Ok(self.enter_rare(now, kind, &pending.lane, visit).map_continue(|()| more))
+        Ok(self.enter_rare(now, kind, &pending.lane, sink).map_continue(|()| more))
     }
 
     /// Everything that is not about host memory.
-    fn enter_rare(&mut self, now: Moment, kind: EventKind, lane: &Lane, visit: Visit<'_>) -> ControlFlow<()> {
-        let Replay { books, delivery, stacks, device_numbers, .. } = self;
-        let stacks = &**stacks;
+    fn enter_rare(&mut self, now: Moment, kind: EventKind, lane: &Lane, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+        let Replay { books, device_numbers, .. } = self;
         match kind {
             EventKind::DeviceAlloc { space, device, address, size, attributes } => {
                 let device = device_numbers.device(space, device);
                 let allocation = Allocation { space, device, address, size, attributes };
-                let mut emit = |event: &mut MemoryEvent| delivery.memory(event, stacks, &mut *visit);
-                books.devices.alloc(now, allocation, &mut books.counts, &mut emit)
+                self.enter_device(sink, |devices, counts, emit| devices.alloc(now, allocation, counts, emit))
             }
             EventKind::DeviceFree { space, address } => {
-                let mut emit = |event: &mut MemoryEvent| delivery.memory(event, stacks, &mut *visit);
-                books.devices.free(now, space, address, &mut books.counts, &mut emit)
+                self.enter_device(sink, |devices, counts, emit| devices.free(now, space, address, counts, emit))
             }
             EventKind::PoolTotal { space, device, total } => {
                 let device = device_numbers.device(space, device);
@@ -420,28 +506,31 @@ impl<'p> Replay<'p> {
             }
             EventKind::OutOfMemory { space, device, size, flag } => {
                 let device = device_numbers.device(space, device);
-                self.refuse(now, RefusedCall::of(space, device), device, (size, flag), visit)
+                self.refuse(now, RefusedCall::of(space, device), device, (size, flag), sink)
             }
-            EventKind::System { kind, value } => self.enter_system(now, kind, value, visit),
+            EventKind::System { kind, value } => self.enter_system(now, kind, value, sink),
             EventKind::Snapshot { device, .. } => {
                 let device = match device {
                     UNKNOWN_DEVICE => self.thread_devices.of(now.thread),
                     number => device_numbers.seen_by_program(number),
                 };
-                self.snapshot(now, device, lane.text(), visit)
+                self.snapshot(now, device, lane.text(), sink)
             }
-            EventKind::Mark { .. } => self.mark(now, NoteKind::Mark(lane.text()), visit),
+            EventKind::Mark { .. } => self.mark(now, NoteKind::Mark(lane.text()), sink),
             EventKind::RangeStart { id, .. } => {
                 let text = lane.text();
                 self.ranges.start(id, text);
                 // A step's own start and end are within it.
-                self.delivery.gate.range_start(id, text);
-                self.mark(now, NoteKind::RangeStart { id, text }, visit)
+                self.delivery.steps.range_start(id, text);
+                self.delivery.gate.update(&self.delivery.steps);
+                let now = Moment { step: self.delivery.steps.current(), ..now };
+                self.mark(now, NoteKind::RangeStart { id, text }, sink)
             }
             EventKind::RangeEnd { id } => {
                 let text = self.ranges.end(id);
-                let flow = self.mark(now, NoteKind::RangeEnd { id, text: text.as_deref() }, visit);
-                self.delivery.gate.range_end(id);
+                let flow = self.mark(now, NoteKind::RangeEnd { id, text: text.as_deref() }, sink);
+                self.delivery.steps.range_end(id);
+                self.delivery.gate.update(&self.delivery.steps);
                 flow
             }
             EventKind::HostAlloc { .. }
@@ -451,7 +540,7 @@ impl<'p> Replay<'p> {
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. } => ControlFlow::Continue(()),
             EventKind::Task { device, stream, task, name } => {
-                self.enter_task(now, TaskId::reported(device, stream, task), name, visit)
+                self.enter_task(now, TaskId::reported(device, stream, task), name, sink)
             }
             EventKind::StreamExpansion { status } => {
                 self.kernels.set_expanded(status);
@@ -467,34 +556,34 @@ impl<'p> Replay<'p> {
                 ControlFlow::Continue(())
             }
             EventKind::HeapEnd { space, address } => {
-                let mut emit = |event: &mut MemoryEvent| delivery.memory(event, stacks, &mut *visit);
-                books.devices.heap_end(now, space, address, &mut books.counts, &mut emit)
+                self.enter_device(sink, |devices, counts, emit| devices.heap_end(now, space, address, counts, emit))
             }
             EventKind::AtbOperatorStart { .. }
             | EventKind::AtbOperatorEnd { .. }
             | EventKind::AtbKernel { .. }
-            | EventKind::Access { .. } => self.enter_atb(now, kind, lane, visit),
+            | EventKind::Access { .. } => self.enter_atb(now, kind, lane, sink),
         }
     }
 
-    fn enter_system(&mut self, now: Moment, kind: SystemKind, value: u64, visit: Visit<'_>) -> ControlFlow<()> {
+    fn enter_system(&mut self, now: Moment, kind: SystemKind, value: u64, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         match kind {
-            SystemKind::AclInit => self.note(now, Device::Unknown, NoteKind::AclInit, true, visit),
-            SystemKind::AclFinalize => self.note(now, Device::Unknown, NoteKind::AclFinalize, true, visit),
+            SystemKind::AclInit => self.note(now, Device::Unknown, NoteKind::AclInit, true, sink),
+            SystemKind::AclFinalize => self.note(now, Device::Unknown, NoteKind::AclFinalize, true, sink),
             SystemKind::StartTrace => {
-                self.note(now, Device::Unknown, NoteKind::StartTrace, true, visit)?;
-                self.start_trace(now, visit)
+                self.note(now, Device::Unknown, NoteKind::StartTrace, true, sink)?;
+                self.start_trace(now, sink)
             }
             SystemKind::StopTrace => {
-                self.delivery.gate.stop(BlockId(self.books.counts.blocks));
-                self.note(now, Device::Unknown, NoteKind::StopTrace, true, visit)
+                self.delivery.gate.stop(BlockId(self.books.counts.blocks), &self.delivery.steps);
+                self.note(now, Device::Unknown, NoteKind::StopTrace, true, sink)
             }
             SystemKind::Step => {
                 let flow = match self.delivery.gate.devices.of_mark(self.thread_devices.of(now.thread)) {
-                    Some(device) => self.note(now, device, NoteKind::Step(value), true, visit),
+                    Some(device) => self.note(now, device, NoteKind::Step(value), true, sink),
                     None => ControlFlow::Continue(()),
                 };
-                self.delivery.gate.step_mark();
+                self.delivery.steps.mark();
+                self.delivery.gate.update(&self.delivery.steps);
                 flow
             }
             SystemKind::SetDevice => {
@@ -506,21 +595,23 @@ impl<'p> Replay<'p> {
     }
 
     /// Tells of the blocks that are alive when tracing begins.
-    fn start_trace(&mut self, now: Moment, visit: Visit<'_>) -> ControlFlow<()> {
-        let Some(told) = self.delivery.gate.start() else { return ControlFlow::Continue(()) };
-        for alive in self.books.live_after(told) {
-            if self.delivery.gate.devices.contains(alive.device) {
-                let event = self.books.told_again(now.time_ns, &alive);
-                visit(TraceEvent::Alive(&event), self.stacks)?;
+    fn start_trace(&mut self, now: Moment, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+        let Some(told) = self.delivery.gate.start(&self.delivery.steps) else { return ControlFlow::Continue(()) };
+        for block in self.books.live_after(told) {
+            if self.delivery.gate.devices.contains(block.device) {
+                let event = self.books.announced_again(now, block);
+                let books = self.books.view();
+                let state = self.delivery.state(&books, &self.stacks);
+                sink.event(&TraceEvent::Alive(&event), &state)?;
             }
         }
         ControlFlow::Continue(())
     }
 
-    fn mark(&mut self, now: Moment, kind: NoteKind<'_>, visit: Visit<'_>) -> ControlFlow<()> {
+    fn mark(&mut self, now: Moment, kind: NoteKind<'_>, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         let chosen = self.delivery.gate.is_open();
         match self.delivery.gate.devices.of_mark(self.thread_devices.of(now.thread)) {
-            Some(device) => self.note(now, device, kind, chosen, visit),
+            Some(device) => self.note(now, device, kind, chosen, sink),
             None => ControlFlow::Continue(()),
         }
     }
@@ -531,7 +622,7 @@ impl<'p> Replay<'p> {
         call: RefusedCall,
         device: Device,
         (size, flag): (u64, u64),
-        visit: Visit<'_>,
+        sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
         // A program may ask again and again; the first refusals tell the story.
         const KEPT: usize = 1000;
@@ -551,17 +642,17 @@ impl<'p> Replay<'p> {
                 driver_bytes: driver.map_or(0, |usage| usage.live_bytes),
             });
         }
-        self.snapshot(now, device, OOM_SNAPSHOT, visit)?;
-        self.note(now, device, NoteKind::OutOfMemory { call, size, flag }, true, visit)
+        self.snapshot(now, device, OOM_SNAPSHOT, sink)?;
+        self.note(now, device, NoteKind::OutOfMemory { call, size, flag }, true, sink)
     }
 
     /// Asked for, so told whether tracing is on or not.
-    fn snapshot(&mut self, now: Moment, device: Device, name: &str, visit: Visit<'_>) -> ControlFlow<()> {
+    fn snapshot(&mut self, now: Moment, device: Device, name: &str, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         if !self.delivery.gate.devices.contains(device) {
             return ControlFlow::Continue(());
         }
         let memory = self.books.devices.snapshot(device);
-        self.note(now, device, NoteKind::Snapshot { name, memory }, true, visit)
+        self.note(now, device, NoteKind::Snapshot { name, memory }, true, sink)
     }
 
     fn note(
@@ -570,50 +661,69 @@ impl<'p> Replay<'p> {
         device: Device,
         kind: NoteKind<'_>,
         chosen: bool,
-        visit: Visit<'_>,
+        sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
-        let id = self.books.counts.next_id();
-        self.delivery.notes += 1;
-        self.delivery.see(now.time_ns);
-        let note = NoteEvent { id, time_ns: now.time_ns, thread: now.thread, device, stack: now.stack, kind, chosen };
-        visit(TraceEvent::Note(&note), self.stacks)
+        let note = NoteEvent { at: self.books.counts.next(now), device, kind, chosen };
+        self.delivery.note(&note, self.books.view(), &self.stacks, sink)
     }
 
-    fn conclude(self, mut outcome: Outcome) -> Outcome {
-        let (books, delivery) = (self.books, self.delivery);
-        let counts = books.counts;
-        outcome.events = delivery.events;
-        outcome.chosen_events = delivery.chosen_events;
-        outcome.notes = delivery.notes;
-        outcome.mallocs = counts.mallocs;
-        outcome.frees = counts.frees;
-        outcome.unmatched_frees = counts.unmatched_frees;
-        outcome.replaced_blocks = counts.replaced_blocks;
-        outcome.unknown_unmaps = counts.unknown_unmaps;
-        outcome.implausible_events = counts.implausible_events + self.log_totals.foreign;
-        outcome.kernels = self.kernels.counts;
-        outcome.problems = self.problems;
-        let taken = self.spool.process().profiling_taken();
-        outcome.problems.extend(kernels::problems(&self.kernels, &self.log_totals, taken));
+    /// What all events so far come to.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let Replay { books, delivery, spool, .. } = self;
+        let (counts, devices) = (books.counts, delivery.gate.devices);
+        let mut outcome = Outcome {
+            events: delivery.events,
+            chosen_events: delivery.chosen_events,
+            notes: delivery.notes,
+            mallocs: counts.mallocs,
+            frees: counts.frees,
+            unmatched_frees: counts.unmatched_frees,
+            replaced_blocks: counts.replaced_blocks,
+            unknown_unmaps: counts.unknown_unmaps,
+            implausible_events: counts.implausible_events,
+            events_without_stack: self.events_without_stack,
+            lost_events: spool.lost_events(),
+            lost_without_window: spool.process().lost_without_window,
+            unknown_records: self.unknown_records,
+            nothing_chosen: None,
+            problems: self.problems.clone(),
+            out_of_memory: self.out_of_memory.clone(),
+            refusals: self.refusals,
+            kernels: self.kernels.counts,
+            damage: self.damage.clone(),
+            stopped: stopped(spool),
+            interrupted: self.interrupted,
+            first_time_ns: delivery.first_time_ns,
+            last_time_ns: delivery.last_time_ns,
+            heap_allocations: books.host.of_heap.allocations,
+            peak_heap_bytes: books.host.of_heap.peak_bytes,
+            peak_mapped_bytes: books.host.of_mappings.peak_bytes,
+            reserved_space: 0,
+            peak_reserved_space: 0,
+            steps: delivery.steps.clone(),
+            pools: state::Books::pools(&books.view()),
+            live: books.live_after(BlockId(0)),
+        };
+        for cursor in self
+            .lanes
+            .iter()
+            .flatten()
+            .map(|pending| pending.lane.cursor())
+            .chain(self.logs.iter().map(TaskLog::cursor))
+        {
+            outcome.damage.extend(cursor.damage().iter().cloned().map(Damage::Spool));
+            outcome.unknown_records += cursor.unknown_records();
+        }
+        let mut log_totals = LogTotals::default();
+        self.logs.iter().for_each(|log| log_totals.add(log));
+        outcome.implausible_events += log_totals.foreign;
+        outcome.problems.extend(kernels::problems(&self.kernels, &log_totals, spool.process().profiling_taken()));
         if delivery.events > 0 && !self.interrupted {
             outcome.nothing_chosen = delivery.gate.never_open();
         }
-        outcome.out_of_memory = self.out_of_memory;
-        outcome.refusals = self.refusals;
-        outcome.events_without_stack = self.events_without_stack;
-        outcome.lost_events = self.spool.lost_events();
-        outcome.lost_without_window = self.spool.process().lost_without_window;
-        outcome.stop_reason = stop_reason(self.spool);
-        outcome.interrupted = self.interrupted;
-        outcome.first_time_ns = delivery.first_time_ns;
-        outcome.last_time_ns = delivery.last_time_ns;
-        (outcome.heap_allocations, outcome.peak_heap_bytes) = (books.of_heap.allocations, books.of_heap.peak_bytes);
-        outcome.peak_mapped_bytes = books.of_mappings.peak_bytes;
-        (outcome.reserved_space, outcome.peak_reserved_space) = books.reserved.bytes();
-        outcome.pools = books.pools();
-        outcome.live = books.live_after(BlockId(0));
-        outcome.pools.retain(|usage| delivery.gate.devices.contains(usage.device));
-        outcome.live.retain(|block| delivery.gate.devices.contains(block.device));
+        (outcome.reserved_space, outcome.peak_reserved_space) = books.host.reserved.bytes();
+        outcome.pools.retain(|usage| devices.contains(usage.device));
+        outcome.live.retain(|block| devices.contains(block.device));
         outcome
     }
 }
@@ -659,35 +769,8 @@ enum Turn {
     Interrupted,
 }
 
-/// Bytes read out of all recorded ones; never says 1 before the end, because a damaged rest may be skipped.
-struct Progress<'r> {
-    whole: u64,
-    done: u64,
-    report: &'r mut dyn FnMut(f64),
-}
-
-impl Progress<'_> {
-    fn tell(&mut self) {
-        const NEARLY: f64 = 0.99;
-        (self.report)((self.done as f64 / self.whole as f64).min(NEARLY));
-    }
-}
-
-fn finish(cursor: &LaneCursor, outcome: &mut Outcome) {
-    outcome.damage.extend(cursor.damage().iter().map(ToString::to_string));
-    outcome.unknown_records += cursor.unknown_records();
-}
-
-fn stop_reason(spool: &Spool) -> Option<String> {
-    match spool.process().stop_reason {
-        StopReason::None => None,
-        StopReason::WriteFailed => {
-            let error = io::Error::from_raw_os_error(spool.process().stop_errno as i32);
-            Some(format!("the recording could not be written: {error}"))
-        }
-        StopReason::SizeCap => Some("the size limit of the recording was reached".to_owned()),
-        StopReason::Sandbox => {
-            Some("a seccomp filter of the program, or PR_SET_TSC, forbids what recording needs".to_owned())
-        }
-    }
+fn stopped(spool: &Spool) -> Option<Stopped> {
+    let process = spool.process();
+    (process.stop_reason != StopReason::None)
+        .then_some(Stopped { reason: process.stop_reason, errno: process.stop_errno as i32 })
 }

@@ -1,13 +1,11 @@
 //! What the user chose to see: devices, the time between `start` and `stop`, steps.
+use crate::facts::NothingChosen;
 use crate::settings::Settings;
-use crate::{Action, BlockId, Device, MemoryEvent, Selection};
+use crate::steps::{STEP_TEXT, StepSource, Steps};
+use crate::{Action, BlockEvent, BlockId, Device, Selection};
 use memscope_format::decode::{Definition, EventKind, LaneCursor, Spool, SpoolError};
 use memscope_format::record::SystemKind;
-use rustc_hash::FxHashMap;
 use std::cell::Cell;
-
-/// The text of a range that is a step.
-pub(crate) const STEP_TEXT: &str = "step start";
 
 /// Which devices were asked for; what a recording does not say was.
 #[derive(Clone, Copy, Debug)]
@@ -43,31 +41,21 @@ impl DeviceChoice {
     }
 }
 
-/// What makes steps in this recording. The two ways exclude each other: whichever came first counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum StepSource {
-    /// Ranges of the text [`STEP_TEXT`].
-    Ranges,
-    /// Calls of `step()`; the n-th ends step n.
-    Marks,
-}
-
-/// Chosen steps, and where in them the replay is.
+/// The steps the user chose.
 #[derive(Debug)]
-struct Steps {
-    chosen: Vec<u64>,
+struct ChosenSteps {
+    numbers: Vec<u64>,
+    /// What makes steps in this recording: known beforehand, because events before the first call of `step()` are of
+    /// step 1.
     source: Option<StepSource>,
-    /// Of marks: the current step. Of ranges: how many began.
-    number: u64,
-    /// Open step ranges.
-    open: FxHashMap<u64, u64>,
 }
 
-impl Steps {
-    fn inside(&self) -> bool {
+impl ChosenSteps {
+    fn contain(&self, steps: &Steps) -> bool {
+        let is_chosen = |number: u32| self.numbers.contains(&u64::from(number));
         match self.source {
-            Some(StepSource::Marks) => self.chosen.contains(&self.number),
-            Some(StepSource::Ranges) => self.open.values().any(|number| self.chosen.contains(number)),
+            Some(StepSource::Marks) => is_chosen(steps.marks() + 1),
+            Some(StepSource::Ranges) => steps.open_ranges().any(is_chosen),
             None => false,
         }
     }
@@ -79,7 +67,7 @@ pub(crate) struct Gate {
     pub(crate) devices: DeviceChoice,
     tracing: bool,
     /// `None` if all were asked for.
-    steps: Option<Steps>,
+    steps: Option<ChosenSteps>,
     /// Tracing, and in a chosen step if steps were chosen.
     open: bool,
     /// Was it ever open?
@@ -95,11 +83,7 @@ impl Gate {
         let chosen = settings.numbers("steps");
         let steps = match chosen.as_slice() {
             [] => None,
-            _ => {
-                let source = step_source(spool)?;
-                let number = u64::from(source == Some(StepSource::Marks));
-                Some(Steps { chosen, source, number, open: FxHashMap::default() })
-            }
+            _ => Some(ChosenSteps { numbers: chosen, source: step_source(spool)? }),
         };
         let mut gate = Gate {
             devices: DeviceChoice::of(settings),
@@ -109,7 +93,7 @@ impl Gate {
             opened: false,
             told: BlockId(0),
         };
-        gate.update();
+        gate.update(&Steps::default());
         Ok(gate)
     }
 
@@ -119,86 +103,49 @@ impl Gate {
     }
 
     #[inline]
-    pub(crate) fn select(&self, event: &MemoryEvent) -> Selection {
+    pub(crate) fn select(&self, event: &BlockEvent) -> Selection {
         if self.open { Selection::Chosen } else { self.select_outside(event) }
     }
 
     #[cold]
-    fn select_outside(&self, event: &MemoryEvent) -> Selection {
-        let closes = event.action == Action::Free && event.matched && event.block <= self.told;
+    fn select_outside(&self, event: &BlockEvent) -> Selection {
+        let closes = event.action == Action::Free && event.matched && event.block.id <= self.told;
         // Rows of chosen steps are rows of these steps only.
         if closes && self.steps.is_none() { Selection::Closing } else { Selection::NotChosen }
     }
 
     /// Tracing begins. Blocks that are alive and newer than the answer have to be told of now.
-    pub(crate) fn start(&mut self) -> Option<BlockId> {
+    pub(crate) fn start(&mut self, steps: &Steps) -> Option<BlockId> {
         if std::mem::replace(&mut self.tracing, true) {
             return None;
         }
-        self.update();
+        self.update(steps);
         self.steps.is_none().then_some(self.told)
     }
 
     /// Tracing ends; `newest` is the newest block.
-    pub(crate) fn stop(&mut self, newest: BlockId) {
+    pub(crate) fn stop(&mut self, newest: BlockId, steps: &Steps) {
         if std::mem::replace(&mut self.tracing, false) {
             self.told = newest;
         }
-        self.update();
-    }
-
-    pub(crate) fn step_mark(&mut self) {
-        if let Some(steps) = &mut self.steps
-            && steps.source == Some(StepSource::Marks)
-        {
-            steps.number += 1;
-        }
-        self.update();
-    }
-
-    pub(crate) fn range_start(&mut self, id: u64, text: &str) {
-        if text != STEP_TEXT {
-            return;
-        }
-        if let Some(steps) = &mut self.steps
-            && steps.source == Some(StepSource::Ranges)
-        {
-            steps.number += 1;
-            steps.open.insert(id, steps.number);
-        }
-        self.update();
-    }
-
-    pub(crate) fn range_end(&mut self, id: u64) {
-        if let Some(steps) = &mut self.steps {
-            steps.open.remove(&id);
-        }
-        self.update();
+        self.update(steps);
     }
 
     /// Why nothing was chosen, if so.
-    pub(crate) fn never_open(&self) -> Option<String> {
+    pub(crate) fn never_open(&self) -> Option<NothingChosen> {
         if self.opened {
             return None;
         }
-        let chosen = |steps: &Steps| {
-            let numbers: Vec<String> = steps.chosen.iter().map(u64::to_string).collect();
-            numbers.join(",")
-        };
         Some(match &self.steps {
-            Some(steps) if steps.source.is_none() => format!(
-                "no step was seen, and --steps={} shows nothing else: a step is an mstx range \"{STEP_TEXT}\", or ends \
-                 with a call of step()",
-                chosen(steps)
-            ),
-            Some(steps) => format!("none of the steps of --steps={} came while tracing", chosen(steps)),
-            None => "nothing was traced: --collect-mode=deferred leaves it to the program, and it never called start()"
-                .to_owned(),
+            Some(steps) if steps.source.is_none() => NothingChosen::NoSteps { chosen: steps.numbers.clone() },
+            Some(steps) => NothingChosen::OtherSteps { chosen: steps.numbers.clone() },
+            None => NothingChosen::NeverStarted,
         })
     }
 
-    fn update(&mut self) {
-        self.open = self.tracing && self.steps.as_ref().is_none_or(Steps::inside);
+    /// Asks again, where the steps have changed.
+    pub(crate) fn update(&mut self, steps: &Steps) {
+        self.open = self.tracing && self.steps.as_ref().is_none_or(|chosen| chosen.contain(steps));
         self.opened |= self.open;
     }
 }

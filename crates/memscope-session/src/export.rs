@@ -102,7 +102,7 @@ fn export_one(
         symbolizer: &mut symbolizer,
         usage: Some(&|device, time_ns| sampled.at(device, time_ns)),
     };
-    let exported = export_process(&mut process, directory, options, &mut |event| usage.feed(event))?;
+    let exported = export_process(&mut process, directory, options, &mut [&mut usage])?;
     let mut report = ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer);
     report.files = exported.files.into_iter().filter(|file| !file.ends_with(memscope_dump::CONFIG_FILE)).collect();
     let problems = exported.problems.into_iter().chain(sampling_problem).collect();

@@ -88,7 +88,7 @@ fn a_cancelled_export_leaves_the_earlier_file_alone() {
             symbolizer: &mut Symbolizer::new(),
             usage: None,
         };
-        let error = export_process(&mut process, &recording.directory, options, &mut |_| {}).unwrap_err();
+        let error = export_process(&mut process, &recording.directory, options, &mut []).unwrap_err();
         assert!(matches!(error, ExportError::Cancelled));
         assert_eq!(names(first.files[0].parent().unwrap()).len(), 1);
         assert_eq!(fs::read(&first.files[0]).unwrap(), before);

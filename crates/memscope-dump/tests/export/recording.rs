@@ -1,9 +1,10 @@
 //! Recordings made to order, exported, and read back.
 use memscope_dump::{Brand, DumpEvents, ExportError, ExportOptions, Exported, Format, UsageLookup, export_process};
-use memscope_model::{MemoryEvent, Process};
+use memscope_model::{BlockEvent, Process, State, TraceEvent};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::SpoolBuilder;
 use rusqlite::Connection;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -32,7 +33,7 @@ impl Recording {
         format: Format,
         brand: Brand,
         dump_events: DumpEvents,
-    ) -> Result<(Exported, Vec<MemoryEvent>), ExportError> {
+    ) -> Result<(Exported, Vec<BlockEvent>), ExportError> {
         let mut process = Process::open(&self.directory).unwrap();
         let options = ExportOptions {
             format,
@@ -44,11 +45,17 @@ impl Recording {
             usage: self.usage.as_deref(),
         };
         let mut events = Vec::new();
-        let exported = export_process(&mut process, &self.directory, options, &mut |event| events.push(*event))?;
+        let mut keep = |event: &TraceEvent<'_>, _: &State<'_>| {
+            if let TraceEvent::Memory(event) = event {
+                events.push(**event);
+            }
+            ControlFlow::Continue(())
+        };
+        let exported = export_process(&mut process, &self.directory, options, &mut [&mut keep])?;
         Ok((exported, events))
     }
 
-    pub(crate) fn export(&self, format: Format) -> (Exported, Vec<MemoryEvent>) {
+    pub(crate) fn export(&self, format: Format) -> (Exported, Vec<BlockEvent>) {
         self.try_export(format, Brand::MsMemScope, DumpEvents::ALL).unwrap()
     }
 

@@ -2,7 +2,7 @@
 use crate::insight;
 use crate::recording::{Cells, Recording, attribute, csv_rows, db_rows};
 use memscope_dump::{Brand, DumpEvents, Format};
-use memscope_model::{Action, MemoryEvent, Origin};
+use memscope_model::{Action, BlockEvent, Origin};
 use memscope_testkit::{EPOCH_NS, LaneNumber, SpoolBuilder};
 use proptest::prelude::*;
 use std::fs;
@@ -198,17 +198,20 @@ fn record(spool: &mut SpoolBuilder, steps: &[(u8, u8, u8, Step)]) {
     }
 }
 
-fn assert_row_tells_event(row: &[String], event: &MemoryEvent) {
+fn assert_row_tells_event(row: &[String], event: &BlockEvent) {
     let number = |key: &str| attribute(&row[9], key).unwrap().parse::<u64>().unwrap();
     let action = match event.action {
         Action::Malloc => "MALLOC",
         Action::Free => "FREE",
     };
-    assert_eq!(row[..4], [event.id.to_string().as_str(), action, "HOST", "N/A"]);
-    assert_eq!(row[5..9], ["31", &event.thread.to_string(), "cpu", &format!("{:#018x}", event.address)]);
-    assert_eq!((number("allocation_id"), number("size"), number("total")), (event.block.0, event.size, event.used));
+    assert_eq!(row[..4], [event.at.event.to_string().as_str(), action, "HOST", "N/A"]);
+    assert_eq!(row[5..9], ["31", &event.at.thread.to_string(), "cpu", &format!("{:#018x}", event.block.address)]);
+    assert_eq!(
+        (number("allocation_id"), number("size"), number("total")),
+        (event.block.id.0, event.block.size, event.used)
+    );
     assert_eq!(attribute(&row[9], "addr"), Some(row[8].as_str()));
-    let mapped = event.origin == Origin::Mapping && event.action == Action::Malloc;
+    let mapped = event.block.origin == Origin::Mapping && event.action == Action::Malloc;
     assert_eq!(attribute(&row[9], "alloc_type"), mapped.then_some("mmap"));
     assert_eq!(attribute(&row[9], "shadow"), event.synthetic.then_some("true"));
 }

@@ -1,34 +1,40 @@
 //! Operators and kernels of ATB.
-use super::{Replay, Visit};
-use crate::books::Moment;
+use super::Replay;
 use crate::lane::Lane;
-use crate::launches::kernel_name;
-use crate::{Access, AtbOperator, Device, NoteKind, TensorOwner};
+use crate::operators::kernel_name;
+use crate::trace::TraceSink;
+use crate::{Access, AtbOperator, Device, Moment, NoteKind, TensorOwner};
 use memscope_format::decode::EventKind;
 use memscope_format::record::Phase;
 use std::ops::ControlFlow;
 
-impl Replay<'_> {
+impl Replay {
     /// Operators and kernels, and what they are given.
-    pub(super) fn enter_atb(&mut self, now: Moment, kind: EventKind, lane: &Lane, visit: Visit<'_>) -> ControlFlow<()> {
+    pub(super) fn enter_atb(
+        &mut self,
+        now: Moment,
+        kind: EventKind,
+        lane: &Lane,
+        sink: &mut dyn TraceSink,
+    ) -> ControlFlow<()> {
         let (path, name) = lane.launch();
         match kind {
             EventKind::AtbOperatorStart { launch, device, workspace, workspace_size } => {
                 let device = self.device_of_launch(device, now.thread);
                 let operator = AtbOperator { name, path, workspace, workspace_size };
                 self.operators.start(launch, device, &operator);
-                self.launch(now, device, NoteKind::AtbOperator { phase: Phase::Start, operator }, visit)
+                self.launch(now, device, NoteKind::AtbOperator { phase: Phase::Start, operator }, sink)
             }
             EventKind::AtbOperatorEnd { launch } => {
                 // The start of one that nobody knows is in a part of the recording that is lost.
                 let Some(open) = self.operators.end(launch) else { return ControlFlow::Continue(()) };
                 let kind = NoteKind::AtbOperator { phase: Phase::End, operator: open.lend() };
-                self.launch(now, open.device, kind, visit)
+                self.launch(now, open.device, kind, sink)
             }
             EventKind::AtbKernel { phase, device } => {
                 let device = self.device_of_launch(device, now.thread);
                 let kind = NoteKind::AtbKernel { phase, name: path.and_then(kernel_name), path };
-                self.launch(now, device, kind, visit)
+                self.launch(now, device, kind, sink)
             }
             EventKind::Access { mode, owner, device, address, size } => {
                 let device = self.device_of_launch(device, now.thread);
@@ -46,7 +52,7 @@ impl Replay<'_> {
                     dimensions: tensor.dimensions(),
                 };
                 let device = block.map_or(device, |block| block.device);
-                self.launch(now, device, NoteKind::Access(access), visit)
+                self.launch(now, device, NoteKind::Access(access), sink)
             }
             _ => ControlFlow::Continue(()),
         }
@@ -60,11 +66,11 @@ impl Replay<'_> {
         }
     }
 
-    fn launch(&mut self, now: Moment, device: Device, kind: NoteKind<'_>, visit: Visit<'_>) -> ControlFlow<()> {
+    fn launch(&mut self, now: Moment, device: Device, kind: NoteKind<'_>, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         if !self.delivery.gate.devices.contains(device) {
             return ControlFlow::Continue(());
         }
         let chosen = self.delivery.gate.is_open();
-        self.note(now, device, kind, chosen, visit)
+        self.note(now, device, kind, chosen, sink)
     }
 }

@@ -1,9 +1,10 @@
 //! Launches and executions in the order of time.
-use super::{Pending, Progress, Replay, Visit};
-use crate::books::Moment;
+use super::{Pending, Replay};
+use crate::facts::Problem;
 use crate::kernel_books::{Execution, KernelBooks, Task, TaskId};
 use crate::task_log::{Line, TaskLog};
-use crate::{Device, KernelPhase, ModelError, NoteEvent, NoteKind, TraceEvent};
+use crate::trace::TraceSink;
+use crate::{Device, KernelPhase, ModelError, Moment, NoteEvent, NoteKind};
 use memscope_format::decode::{Event, EventKind, SpoolError};
 use memscope_format::record::Space;
 use std::ops::ControlFlow;
@@ -31,7 +32,7 @@ struct Kernel {
     chosen: bool,
 }
 
-impl Replay<'_> {
+impl Replay {
     /// The task of the launch at hand and how many events further on it is: the thread's next named one, before its next
     /// launch. The runtime reports it within the launch.
     fn task_of_launch(&mut self, pending: &mut Pending) -> Result<Option<(usize, Event)>, SpoolError> {
@@ -39,7 +40,7 @@ impl Replay<'_> {
             return Ok(None);
         }
         for index in 0..MOST_EVENTS {
-            let Some(event) = pending.lane.peek(index, self.spool, self.stacks)? else { break };
+            let Some(event) = pending.lane.peek(index, &self.spool, &mut self.stacks)? else { break };
             match event.kind {
                 EventKind::Task { name: 1.., .. } if event.thread == pending.event.thread => {
                     return Ok(Some((index, event)));
@@ -67,15 +68,19 @@ impl Replay<'_> {
     }
 
     /// Takes in the names that lanes tell until then.
-    pub(super) fn search_names(&mut self, lanes: &mut [Option<Pending>], until: u64) -> Result<(), SpoolError> {
-        for pending in lanes.iter_mut().flatten().filter(|pending| may_look_past(pending.event.kind)) {
+    pub(super) fn search_names(&mut self, until: u64) -> Result<(), SpoolError> {
+        for number in 0..self.lanes.len() {
+            let Some(mut pending) = self.lanes[number].take_if(|pending| may_look_past(pending.event.kind)) else {
+                continue;
+            };
             for index in 0..MOST_EVENTS {
-                match pending.lane.peek(index, self.spool, self.stacks)? {
+                match pending.lane.peek(index, &self.spool, &mut self.stacks)? {
                     Some(event) if event.ticks <= until && may_look_past(event.kind) => {}
                     _ => break,
                 }
             }
             self.see_news(&mut pending.lane);
+            self.lanes[number] = Some(pending);
         }
         Ok(())
     }
@@ -85,27 +90,33 @@ impl Replay<'_> {
         &mut self,
         now: Moment,
         pending: &mut Pending,
-        visit: Visit<'_>,
+        sink: &mut dyn TraceSink,
     ) -> Result<ControlFlow<()>, SpoolError> {
         let found = self.task_of_launch(pending)?;
         self.see_news(&mut pending.lane);
         if let Some((index, Event { kind: EventKind::Task { device, stream, task, name }, .. })) = found {
             pending.lane.take(index);
-            return Ok(self.enter_task(now, TaskId::reported(device, stream, task), name, visit));
+            return Ok(self.enter_task(now, TaskId::reported(device, stream, task), name, sink));
         }
         let chosen = self.delivery.gate.is_open();
         Ok(match self.delivery.gate.devices.of_mark(self.thread_devices.of(now.thread)) {
             Some(device) => {
                 self.kernels.counts.launches += 1;
                 self.kernels.counts.launches_without_task += 1;
-                self.tell_kernel(now, KernelPhase::Launch, Kernel { device, name: 0, id: None, chosen }, visit)
+                self.tell_kernel(now, KernelPhase::Launch, Kernel { device, name: 0, id: None, chosen }, sink)
             }
             None => ControlFlow::Continue(()),
         })
     }
 
     /// Books a task: that of a launch, or one that was launched by a function nobody stands in front of.
-    pub(super) fn enter_task(&mut self, now: Moment, id: TaskId, name: u64, visit: Visit<'_>) -> ControlFlow<()> {
+    pub(super) fn enter_task(
+        &mut self,
+        now: Moment,
+        id: TaskId,
+        name: u64,
+        sink: &mut dyn TraceSink,
+    ) -> ControlFlow<()> {
         let chosen = self.delivery.gate.is_open();
         let seen = self.kernels.launch(id, name, now.thread, chosen);
         let device = self.driver_device(id.device);
@@ -115,12 +126,12 @@ impl Replay<'_> {
         self.kernels.counts.launches += 1;
         self.kernels.counts.launches_without_name += u64::from(self.kernels.name(name).is_none());
         let kernel = Kernel { device, name, id: Some(id), chosen };
-        self.tell_kernel(now, KernelPhase::Launch, kernel, visit)?;
+        self.tell_kernel(now, KernelPhase::Launch, kernel, sink)?;
         if let Some((_, ended)) = seen {
-            self.tell_kernel(now, KernelPhase::ExecuteStart, kernel, visit)?;
+            self.tell_kernel(now, KernelPhase::ExecuteStart, kernel, sink)?;
             if ended {
                 self.kernels.counts.executions += 1;
-                self.tell_kernel(now, KernelPhase::ExecuteEnd, kernel, visit)?;
+                self.tell_kernel(now, KernelPhase::ExecuteEnd, kernel, sink)?;
             }
         }
         ControlFlow::Continue(())
@@ -132,16 +143,15 @@ impl Replay<'_> {
         log: &mut TaskLog,
         index: usize,
         limit: (u64, usize),
-        visit: Visit<'_>,
-        progress: &mut Progress<'_>,
+        sink: &mut dyn TraceSink,
     ) -> Result<LogTurn, ModelError> {
-        while let Some(ticks) = log.next_ticks(self.spool, &self.timeline)? {
-            progress.done += log.take_bytes();
+        while let Some(ticks) = log.next_ticks(&self.spool, &self.timeline)? {
+            self.bytes += log.take_bytes();
             if (ticks, index) > limit {
                 return Ok(LogTurn::Over(ticks));
             }
             if let Some(line) = log.take()
-                && self.enter_line(line, log, visit).is_break()
+                && self.enter_line(line, log, sink).is_break()
             {
                 return Ok(LogTurn::Interrupted);
             }
@@ -150,13 +160,14 @@ impl Replay<'_> {
         Ok(LogTurn::Finished)
     }
 
-    fn enter_line(&mut self, line: Line, log: &mut TaskLog, visit: Visit<'_>) -> ControlFlow<()> {
+    fn enter_line(&mut self, line: Line, log: &mut TaskLog, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         let patient = !self.spool.process().profiling_taken();
         let time_ns = self.timeline.epoch_ns(line.ticks);
         let phase = if line.end { KernelPhase::ExecuteEnd } else { KernelPhase::ExecuteStart };
         let device = self.driver_device(line.device);
         let asked_for = self.delivery.gate.devices.contains(device);
-        let at = |thread| Moment { time_ns, thread, stack: crate::StackId::NONE };
+        let step = self.delivery.steps.current();
+        let at = |thread| Moment { time_ns, thread, step, ..Moment::default() };
         match self.kernels.execute(&line, patient) {
             Execution::Nothing => ControlFlow::Continue(()),
             Execution::Waits => {
@@ -169,15 +180,15 @@ impl Replay<'_> {
             Execution::Of(Task { id, name, thread, chosen, .. }) => {
                 self.kernels.counts.executions += u64::from(line.end);
                 let kernel = Kernel { device, name, id: Some(id), chosen };
-                self.tell_kernel(at(thread), phase, kernel, visit)
+                self.tell_kernel(at(thread), phase, kernel, sink)
             }
             Execution::Stray { id, ended } => {
                 let chosen = self.delivery.gate.is_open();
                 let kernel = Kernel { device, name: 0, id: Some(id), chosen };
                 self.kernels.counts.stray_executions += u64::from(!line.end);
-                self.tell_kernel(at(line.thread), phase, kernel, visit)?;
+                self.tell_kernel(at(line.thread), phase, kernel, sink)?;
                 if ended {
-                    self.tell_kernel(at(line.thread), KernelPhase::ExecuteEnd, kernel, visit)?;
+                    self.tell_kernel(at(line.thread), KernelPhase::ExecuteEnd, kernel, sink)?;
                 }
                 ControlFlow::Continue(())
             }
@@ -189,27 +200,23 @@ impl Replay<'_> {
         self.device_numbers.device(Space::Driver, number)
     }
 
-    fn tell_kernel(&mut self, now: Moment, phase: KernelPhase, kernel: Kernel, visit: Visit<'_>) -> ControlFlow<()> {
+    fn tell_kernel(
+        &mut self,
+        now: Moment,
+        phase: KernelPhase,
+        kernel: Kernel,
+        sink: &mut dyn TraceSink,
+    ) -> ControlFlow<()> {
         let Kernel { device, name, id, chosen } = kernel;
         let Replay { books, delivery, kernels, stacks, .. } = self;
-        delivery.notes += 1;
-        delivery.see(now.time_ns);
         let kind = NoteKind::Kernel {
             phase,
             name: kernels.name(name),
             stream: id.and_then(TaskId::stream),
             task: id.map(|id| id.task),
         };
-        let note = NoteEvent {
-            id: books.counts.next_id(),
-            time_ns: now.time_ns,
-            thread: now.thread,
-            device,
-            stack: now.stack,
-            kind,
-            chosen,
-        };
-        visit(TraceEvent::Note(&note), stacks)
+        let note = NoteEvent { at: books.counts.next(now), device, kind, chosen };
+        delivery.note(&note, books.view(), stacks, sink)
     }
 }
 
@@ -218,33 +225,19 @@ fn may_look_past(kind: EventKind) -> bool {
     !matches!(kind, EventKind::Mark { .. } | EventKind::RangeStart { .. })
 }
 
-/// What of the kernels is missing, one sentence each.
-pub(super) fn problems(kernels: &KernelBooks, logs: &LogTotals, profiling_taken: bool) -> Vec<String> {
+/// What of the kernels is missing.
+pub(super) fn problems(kernels: &KernelBooks, logs: &LogTotals, profiling_taken: bool) -> Vec<Problem> {
     let counts = kernels.counts;
-    let mut problems = Vec::new();
-    if counts.launches_without_task > 0 && !profiling_taken {
-        problems.push(format!(
-            "{} of {} kernel launches have no name, stream and task: the runtime reported no task for them (another \
-             profiler may have taken its callbacks)",
-            counts.launches_without_task, counts.launches
-        ));
-    }
-    if counts.launches_without_name > 0 {
-        problems.push(format!(
-            "{} of {} kernel launches have no name: it was never told what their number stands for",
-            counts.launches_without_name, counts.launches
-        ));
-    }
-    if counts.stray_executions > 0 {
-        problems.push(format!("executions on a device of which no launch was recorded: {}", counts.stray_executions));
-    }
-    if logs.undated > 0 {
-        problems.push(format!(
-            "{} beginnings and ends of kernels have the time at which they were read: the device's clock is not known",
-            logs.undated
-        ));
-    }
-    problems
+    let launches = counts.launches;
+    let found = [
+        (counts.launches_without_task > 0 && !profiling_taken)
+            .then_some(Problem::LaunchesWithoutTask { number: counts.launches_without_task, launches }),
+        (counts.launches_without_name > 0)
+            .then_some(Problem::LaunchesWithoutName { number: counts.launches_without_name, launches }),
+        (counts.stray_executions > 0).then_some(Problem::StrayExecutions { number: counts.stray_executions }),
+        (logs.undated > 0).then_some(Problem::UndatedExecutions { number: logs.undated }),
+    ];
+    found.into_iter().flatten().collect()
 }
 
 /// What all task logs of a recording add up to.

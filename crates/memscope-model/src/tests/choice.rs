@@ -1,14 +1,14 @@
 //! What the user chose: devices, steps, the time between start and stop.
 use super::devices::notes;
 use super::{Recorded, record};
-use crate::{Action, Device, Outcome, Selection, TraceEvent};
+use crate::{Action, Device, NothingChosen, Outcome, Selection, TraceEvent};
 use memscope_testkit::{EPOCH_NS, HOST_DEVICE, Space, SpoolBuilder, SystemKind};
 use std::ops::ControlFlow;
 
 /// Memory events as text: how they were told, time, address and size.
 fn told(recorded: &mut Recorded) -> (Vec<String>, Outcome) {
     let mut told = Vec::new();
-    let mut visit = |event: TraceEvent<'_>, _: &crate::Stacks| {
+    let mut visit = |event: &TraceEvent<'_>, _: &crate::State<'_>| {
         let (event, kind) = match event {
             TraceEvent::Memory(event) => (event, format!("{:?}", event.selection)),
             TraceEvent::Alive(event) => {
@@ -17,8 +17,8 @@ fn told(recorded: &mut Recorded) -> (Vec<String>, Outcome) {
             }
             TraceEvent::Note(_) => return ControlFlow::Continue(()),
         };
-        let time = event.time_ns - EPOCH_NS;
-        told.push(format!("{kind} {time} {:?} {:#x} {}", event.action, event.address, event.size));
+        let time = event.at.time_ns - EPOCH_NS;
+        told.push(format!("{kind} {time} {:?} {:#x} {}", event.action, event.block.address, event.block.size));
         ControlFlow::Continue(())
     };
     let outcome = recorded.process.trace(&mut visit, &mut |_| {}).unwrap();
@@ -116,13 +116,13 @@ fn steps_that_never_come_leave_nothing_and_say_so() {
     let (events, outcome) = told(&mut record(&mut spool));
     assert_eq!(events, ["NotChosen 1 Malloc 0x10 1"]);
     assert!(
-        outcome.nothing_chosen.as_ref().is_some_and(|why| why.contains("no step was seen, and --steps=7")),
+        matches!(&outcome.nothing_chosen, Some(NothingChosen::NoSteps { chosen }) if chosen == &[7]),
         "{:?}",
         outcome.nothing_chosen
     );
     spool.range_start(lane, 2, 1, "step start").range_end(lane, 3, 1);
     let (_, outcome) = told(&mut record(&mut spool));
-    assert!(outcome.nothing_chosen.as_ref().is_some_and(|why| why.contains("none of the steps")), "{outcome:?}");
+    assert!(matches!(outcome.nothing_chosen, Some(NothingChosen::OtherSteps { .. })), "{outcome:?}");
 }
 
 #[test]
@@ -181,6 +181,6 @@ fn deferred_tracing_that_never_starts_says_so() {
     spool.alloc(lane, 1, 0x10, 1, 0);
     let (events, outcome) = told(&mut record(&mut spool));
     assert_eq!(events, ["NotChosen 1 Malloc 0x10 1"]);
-    assert!(outcome.nothing_chosen.as_ref().is_some_and(|why| why.contains("never called start()")), "{outcome:?}");
+    assert_eq!(outcome.nothing_chosen, Some(NothingChosen::NeverStarted));
     assert_eq!(outcome.pools[0].device, Device::Cpu);
 }

@@ -1,6 +1,6 @@
 use super::kernels::kernels_on_two_threads;
 use super::{check_books, devices, properties, replay_directory};
-use crate::{Process, Stacks, TraceEvent};
+use crate::{Process, State, TraceEvent};
 use memscope_format::layout::{EVENTS_FILE, PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOW_SIZE, WINDOWS_FILE};
 use memscope_testkit::SpoolBuilder;
 use proptest::prelude::*;
@@ -81,10 +81,10 @@ proptest! {
         let Ok(mut process) = Process::open(directory.path()) else { return Ok(()) };
         let mut last = 0;
         let outcome = process.trace(
-            &mut |event, _| {
+            &mut |event: &TraceEvent<'_>, _: &State<'_>| {
                 if let TraceEvent::Note(note) = event {
-                    assert!(note.time_ns >= last);
-                    last = note.time_ns;
+                    assert!(note.at.time_ns >= last);
+                    last = note.at.time_ns;
                 }
                 ControlFlow::Continue(())
             },
@@ -125,7 +125,7 @@ proptest! {
         bytes[range.start + place.index(range.len())] ^= 1 << bit;
         fs::write(&path, bytes).unwrap();
         let (events, outcome) = replay_directory(directory.path());
-        let seen: BTreeSet<u64> = events.iter().map(|event| event.address).collect();
+        let seen: BTreeSet<u64> = events.iter().map(|event| event.block.address).collect();
         prop_assert_eq!(seen, expected);
         prop_assert_eq!(outcome.damage.len(), 1);
     }
@@ -149,14 +149,14 @@ fn replay_harmed(spool: &mut SpoolBuilder, harms: &[(bool, Harm)]) {
     }
     let Ok(mut process) = Process::open(directory.path()) else { return };
     let mut events = Vec::new();
-    let mut visit = |event: TraceEvent<'_>, stacks: &Stacks| {
+    let mut visit = |event: &TraceEvent<'_>, state: &State<'_>| {
         match event {
             TraceEvent::Memory(event) => {
-                walk_frames(event.stack, stacks);
-                events.push(*event);
+                walk_frames(event.at.stack, state.stacks);
+                events.push(**event);
             }
-            TraceEvent::Alive(event) => walk_frames(event.stack, stacks),
-            TraceEvent::Note(note) => walk_frames(note.stack, stacks),
+            TraceEvent::Alive(event) => walk_frames(event.at.stack, state.stacks),
+            TraceEvent::Note(note) => walk_frames(note.at.stack, state.stacks),
         }
         ControlFlow::Continue(())
     };

@@ -1,7 +1,8 @@
 //! Device memory, pools and marks.
 use super::{record, replay};
 use crate::{
-    Action, Device, DriverTraits, MemoryEvent, Origin, Outcome, PageSize, Pool, Process, RefusedCall, TraceEvent,
+    Action, BlockEvent, Device, DriverTraits, Origin, Outcome, PageSize, Pool, Problem, Process, RefusedCall,
+    TraceEvent,
 };
 use memscope_testkit::{EPOCH_NS, HOST_DEVICE, Space, SpoolBuilder, SystemKind, UNKNOWN_DEVICE};
 use proptest::prelude::*;
@@ -13,8 +14,8 @@ use Action::{Free, Malloc};
 /// What a test says of an event: action, device, pool, size, used, reserved.
 type Brief = (Action, Device, Pool, u64, u64, Option<u64>);
 
-fn brief(event: &MemoryEvent) -> Brief {
-    (event.action, event.device, event.pool, event.size, event.used, event.reserved)
+fn brief(event: &BlockEvent) -> Brief {
+    (event.action, event.block.device, event.block.pool, event.block.size, event.used, event.reserved)
 }
 
 fn briefs(spool: &mut SpoolBuilder) -> (Vec<Brief>, Outcome) {
@@ -25,9 +26,9 @@ fn briefs(spool: &mut SpoolBuilder) -> (Vec<Brief>, Outcome) {
 /// The notes of a trace, each as text: time, device, what.
 pub(super) fn notes(process: &mut Process) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut visit = |event: TraceEvent<'_>, _: &crate::Stacks| {
+    let mut visit = |event: &TraceEvent<'_>, _: &crate::State<'_>| {
         if let TraceEvent::Note(note) = event {
-            notes.push(format!("{} {} {:?} {}", note.time_ns - EPOCH_NS, note.device, note.kind, note.chosen));
+            notes.push(format!("{} {} {:?} {}", note.at.time_ns - EPOCH_NS, note.device, note.kind, note.chosen));
         }
         ControlFlow::Continue(())
     };
@@ -57,9 +58,9 @@ fn driver_memory_is_booked_by_device_with_what_the_driver_was_told() {
             (Free, Device::Cpu, Pool::Pinned, 10, 20, None),
         ]
     );
-    assert_eq!(events[0].origin, Origin::Driver(DriverTraits { module: 7, page: PageSize::Huge }));
-    assert_eq!(events[1].origin, Origin::DriverHandle(DriverTraits { module: 3, page: PageSize::Giant }));
-    assert_eq!(events[3].origin, Origin::Registered);
+    assert_eq!(events[0].block.origin, Origin::Driver(DriverTraits { module: 7, page: PageSize::Huge }));
+    assert_eq!(events[1].block.origin, Origin::DriverHandle(DriverTraits { module: 3, page: PageSize::Giant }));
+    assert_eq!(events[3].block.origin, Origin::Registered);
     assert_eq!(outcome.pools.iter().map(|usage| usage.pool).collect::<Vec<_>>(), [Pool::Pinned, Pool::Hal]);
     assert_eq!(outcome.live_blocks().len(), 2);
 }
@@ -221,7 +222,7 @@ fn pool_devices_are_mapped_through_the_visible_ones_and_driver_devices_are_not()
     spool.out_of_memory(lane, 6, Space::Driver, 2, 8, 9, 0);
     let mut recorded = record(&mut spool);
     let (events, outcome) = replay(&mut recorded.process);
-    assert_eq!(events.iter().map(|event| event.device).collect::<Vec<_>>(), [Device::Npu(5), Device::Npu(5)]);
+    assert_eq!(events.iter().map(|event| event.block.device).collect::<Vec<_>>(), [Device::Npu(5), Device::Npu(5)]);
     assert_eq!(outcome.pools[1].reserved_bytes, Some(77));
     assert_eq!(outcome.out_of_memory[0].device, Device::Npu(2));
     assert!(outcome.problems.is_empty());
@@ -234,8 +235,8 @@ fn a_bad_list_of_visible_devices_is_a_problem_and_numbers_stay() {
     let lane = spool.lane(1);
     spool.visible_devices(lane, "2,five").region(lane, 2, Space::PtaCaching, 1, 0x1000, 10);
     let (events, outcome) = replay(&mut record(&mut spool).process);
-    assert_eq!(events[0].device, Device::Npu(1));
-    assert!(outcome.problems[0].contains("2,five"), "{:?}", outcome.problems);
+    assert_eq!(events[0].block.device, Device::Npu(1));
+    assert_eq!(outcome.problems, [Problem::VisibleDevices { value: "2,five".to_owned() }]);
 }
 
 #[test]
@@ -246,7 +247,7 @@ fn devices_that_cannot_be_are_unknown_and_sizes_that_cannot_be_are_left_out() {
     spool.region(lane, 2, Space::PtaCaching, u32::MAX, 0x20, 2);
     spool.region(lane, 3, Space::PtaCaching, 0, 0x30, u64::MAX).pool_total(lane, 4, Space::Atb, 0, u64::MAX);
     let (events, outcome) = replay(&mut record(&mut spool).process);
-    assert_eq!(events.iter().map(|event| event.device).collect::<Vec<_>>(), [Device::Unknown; 2]);
+    assert_eq!(events.iter().map(|event| event.block.device).collect::<Vec<_>>(), [Device::Unknown; 2]);
     assert_eq!(outcome.implausible_events, 2);
 }
 
@@ -302,10 +303,10 @@ fn ids_count_notes_too() {
     let lane = spool.lane(1);
     spool.mark(lane, 1, "a").region(lane, 2, Space::Atb, 0, 0x10, 1).mark(lane, 3, "b").alloc(lane, 4, 0x10, 1, 0);
     let mut ids = Vec::new();
-    let mut visit = |event: TraceEvent<'_>, _: &crate::Stacks| {
+    let mut visit = |event: &TraceEvent<'_>, _: &crate::State<'_>| {
         ids.push(match event {
-            TraceEvent::Memory(event) | TraceEvent::Alive(event) => event.id,
-            TraceEvent::Note(note) => note.id,
+            TraceEvent::Memory(event) | TraceEvent::Alive(event) => event.at.event,
+            TraceEvent::Note(note) => note.at.event,
         });
         ControlFlow::Continue(())
     };
@@ -322,9 +323,9 @@ fn a_visitor_may_break_off_at_any_event() {
     let mut recorded = record(&mut spool);
     for stop_after in 1..=5 {
         let (mut events, mut seen) = (Vec::new(), 0);
-        let mut visit = |event: TraceEvent<'_>, _: &crate::Stacks| {
+        let mut visit = |event: &TraceEvent<'_>, _: &crate::State<'_>| {
             if let TraceEvent::Memory(event) = event {
-                events.push(*event);
+                events.push(**event);
             }
             seen += 1;
             if seen == stop_after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -418,8 +419,8 @@ proptest! {
             prop_assert_eq!(usage.reserved_bytes, last(usage.device, usage.pool, u64::MAX));
         }
         // A MindSpore event may have the total that came right after it.
-        for event in events.iter().filter(|event| event.pool != Pool::MindSpore) {
-            prop_assert_eq!(event.reserved, last(event.device, event.pool, event.time_ns - EPOCH_NS));
+        for event in events.iter().filter(|event| event.block.pool != Pool::MindSpore) {
+            prop_assert_eq!(event.reserved, last(event.block.device, event.block.pool, event.at.time_ns - EPOCH_NS));
         }
         let expected = steps.iter().map(|(_, _, step)| match step {
             Step::Mark | Step::Snapshot { .. } => 1,

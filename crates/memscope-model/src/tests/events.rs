@@ -1,12 +1,19 @@
 use super::{record, replay};
-use crate::{Action, MemoryEvent, Origin, StackId};
+use crate::{Action, BlockEvent, Origin, StackId, Stopped};
 use memscope_format::layout::StopReason;
 use memscope_testkit::{EPOCH_NS, SpoolBuilder};
 use std::ops::ControlFlow;
 
 /// What a test says of an event: time, thread, action, address, size, block.
-fn brief(event: &MemoryEvent) -> (u64, u32, Action, u64, u64, u64) {
-    (event.time_ns - EPOCH_NS, event.thread, event.action, event.address, event.size, event.block.0)
+fn brief(event: &BlockEvent) -> (u64, u32, Action, u64, u64, u64) {
+    (
+        event.at.time_ns - EPOCH_NS,
+        event.at.thread,
+        event.action,
+        event.block.address,
+        event.block.size,
+        event.block.id.0,
+    )
 }
 
 use Action::{Free, Malloc};
@@ -40,7 +47,7 @@ fn a_lane_taken_over_by_another_thread_says_so() {
     spool.alloc(lane, 1, 0x10, 1, 0).thread(lane, 2).alloc(lane, 2, 0x20, 1, 0);
     spool.end_block(lane).alloc(lane, 3, 0x30, 1, 0);
     let (events, _) = replay(&mut record(&mut spool).process);
-    assert_eq!(events.iter().map(|event| event.thread).collect::<Vec<_>>(), [1, 2, 2]);
+    assert_eq!(events.iter().map(|event| event.at.thread).collect::<Vec<_>>(), [1, 2, 2]);
 }
 
 #[test]
@@ -83,18 +90,19 @@ fn unmapping_the_middle_leaves_two_blocks_of_the_original_stack_and_thread() {
     spool.unknown_node(mapper, 1, 0, 0xabc).map(mapper, 10, 0x10_0000, 0x4000, 1);
     spool.unmap(other, 20, 0x10_1000, 0x1000, 0);
     let (events, outcome) = replay(&mut record(&mut spool).process);
-    let mut pieces: Vec<_> = events[2..].iter().map(|event| (event.address, event.size, event.thread)).collect();
+    let mut pieces: Vec<_> =
+        events[2..].iter().map(|event| (event.block.address, event.block.size, event.at.thread)).collect();
     pieces.sort_unstable();
     assert_eq!(brief(&events[1]), (20, 2, Free, 0x10_0000, 0x4000, 1));
     assert!(!events[1].synthetic);
     assert_eq!(pieces, [(0x10_0000, 0x1000, 1), (0x10_2000, 0x2000, 1)]);
     for event in &events[2..] {
-        assert!(event.synthetic && event.action == Malloc && event.stack == events[0].stack);
-        assert_eq!((event.time_ns, event.origin), (EPOCH_NS + 20, Origin::Mapping));
+        assert!(event.synthetic && event.action == Malloc && event.at.stack == events[0].at.stack);
+        assert_eq!((event.at.time_ns, event.block.origin), (EPOCH_NS + 20, Origin::Mapping));
     }
-    assert_ne!(events[0].stack, StackId::NONE);
+    assert_ne!(events[0].at.stack, StackId::NONE);
     // For a report on leaks the memory is as old as the mapping.
-    assert!(outcome.live_blocks().all(|block| block.time_ns == EPOCH_NS + 10));
+    assert!(outcome.live_blocks().all(|block| block.made.time_ns == EPOCH_NS + 10));
 }
 
 #[test]
@@ -139,7 +147,7 @@ fn heap_and_mappings_share_a_total_but_not_addresses() {
     spool.map(lane, 1, 0x1000, 0x1000, 0).alloc(lane, 2, 0x1000, 5, 0).free(lane, 3, 0x1000, 0);
     let (events, _) = replay(&mut record(&mut spool).process);
     assert_eq!(events.iter().map(|event| event.used).collect::<Vec<_>>(), [0x1000, 0x1005, 0x1000]);
-    assert_eq!(events[2].origin, Origin::Heap);
+    assert_eq!(events[2].block.origin, Origin::Heap);
 }
 
 #[test]
@@ -185,7 +193,7 @@ fn what_the_recorder_knows_to_be_missing_is_passed_on() {
     let mut recorded = record(&mut spool);
     let (_, outcome) = replay(&mut recorded.process);
     assert_eq!(outcome.lost_events, 7);
-    assert!(outcome.stop_reason.unwrap().contains("No space left"));
+    assert_eq!(outcome.stopped, Some(Stopped { reason: StopReason::WriteFailed, errno: 28 }));
     assert_eq!((recorded.process.info().pid, recorded.process.info().run_id), (99, 5));
     assert_eq!(recorded.process.config("x"), Some(";"));
     assert_eq!(recorded.process.config("dir"), Some("/a;b"));
@@ -208,7 +216,8 @@ fn a_moved_mapping_is_freed_and_allocated_and_a_moved_file_mapping_is_nothing() 
     spool.remap(lane, 2, (0x10000, 8192), (0x50000, 16384), 0);
     spool.remap(lane, 3, (0x9000_0000, 4096), (0xa000_0000, 8192), 0);
     let (events, outcome) = replay(&mut record(&mut spool).process);
-    let told: Vec<_> = events.iter().map(|event| (event.action, event.address, event.size, event.used)).collect();
+    let told: Vec<_> =
+        events.iter().map(|event| (event.action, event.block.address, event.block.size, event.used)).collect();
     let expected = [
         (Action::Malloc, 0x10000, 8192, 8192),
         (Action::Free, 0x10000, 8192, 0),
@@ -226,7 +235,7 @@ fn events_of_one_address_dated_in_the_wrong_order_on_two_threads_are_put_right()
     spool.free(two, 1000, 0x40, 0).free(two, 9000, 0x80, 0);
     spool.alloc(one, 1020, 0x40, 7, 0).alloc(one, 2000, 0x80, 5, 0).alloc(one, 8990, 0x80, 6, 0);
     let (events, outcome) = replay(&mut record(&mut spool).process);
-    let told: Vec<_> = events.iter().map(|event| (event.action, event.address, event.size)).collect();
+    let told: Vec<_> = events.iter().map(|event| (event.action, event.block.address, event.block.size)).collect();
     let expected = [
         (Action::Malloc, 0x40, 7),
         (Action::Free, 0x40, 7),

@@ -1,6 +1,6 @@
 //! Which part of the address space is memory.
 use super::{record, replay};
-use crate::{Action, MemoryEvent, Origin};
+use crate::{Action, BlockEvent, Origin};
 use memscope_format::record::Protection;
 use memscope_testkit::SpoolBuilder;
 use proptest::prelude::*;
@@ -9,8 +9,11 @@ use std::collections::BTreeMap;
 const PAGE: u64 = 4096;
 const PAGES: u64 = 40;
 
-fn rows(events: &[MemoryEvent]) -> Vec<(Action, u64, u64, bool)> {
-    events.iter().map(|event| (event.action, event.address / PAGE, event.size / PAGE, event.synthetic)).collect()
+fn rows(events: &[BlockEvent]) -> Vec<(Action, u64, u64, bool)> {
+    events
+        .iter()
+        .map(|event| (event.action, event.block.address / PAGE, event.block.size / PAGE, event.synthetic))
+        .collect()
 }
 
 #[test]
@@ -44,8 +47,8 @@ fn reserved_address_space_is_no_memory_until_it_is_committed() {
     assert_eq!((outcome.reserved_space, outcome.peak_reserved_space), (0, 1000 * PAGE));
     assert_eq!((outcome.unknown_unmaps, outcome.implausible_events), (0, 0));
     // Who committed it holds it.
-    assert_eq!(events[0].stack, events[5].stack);
-    assert_ne!(events[0].stack, events[1].stack);
+    assert_eq!(events[0].at.stack, events[5].at.stack);
+    assert_ne!(events[0].at.stack, events[1].at.stack);
 }
 
 #[test]

@@ -5,12 +5,13 @@ mod devices;
 mod directories;
 mod events;
 mod kernels;
-mod launches;
 mod mappings;
+mod operators;
 mod properties;
 mod stacks;
+mod trace;
 
-use crate::{Action, BlockId, Device, MemoryEvent, Origin, Outcome, Pool, Process};
+use crate::{Action, BlockEvent, BlockId, Device, Origin, Outcome, Pool, Process};
 use memscope_testkit::SpoolBuilder;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -30,8 +31,8 @@ fn record(spool: &mut SpoolBuilder) -> Recorded {
 }
 
 /// All events, after checking what must hold for every replay of whatever bytes.
-fn replay(process: &mut Process) -> (Vec<MemoryEvent>, Outcome) {
-    let mut events: Vec<MemoryEvent> = Vec::new();
+fn replay(process: &mut Process) -> (Vec<BlockEvent>, Outcome) {
+    let mut events: Vec<BlockEvent> = Vec::new();
     let mut fractions: Vec<f64> = Vec::new();
     let outcome = process
         .replay(
@@ -48,7 +49,7 @@ fn replay(process: &mut Process) -> (Vec<MemoryEvent>, Outcome) {
     (events, outcome)
 }
 
-fn replay_directory(directory: &Path) -> (Vec<MemoryEvent>, Outcome) {
+fn replay_directory(directory: &Path) -> (Vec<BlockEvent>, Outcome) {
     replay(&mut Process::open(directory).unwrap())
 }
 
@@ -61,60 +62,64 @@ struct Sums {
     peak_time_ns: u64,
 }
 
-fn check_books(events: &[MemoryEvent], outcome: &Outcome) {
-    let mut live: BTreeMap<BlockId, MemoryEvent> = BTreeMap::new();
+fn check_books(events: &[BlockEvent], outcome: &Outcome) {
+    let mut live: BTreeMap<BlockId, BlockEvent> = BTreeMap::new();
     let mut pools: BTreeMap<(Device, Pool), Sums> = BTreeMap::new();
     let (mut newest, mut time) = (0u64, 0);
     for (index, event) in events.iter().enumerate() {
-        assert!(event.id >= index as u64);
-        assert!(event.time_ns >= time);
-        time = event.time_ns;
-        let sums = pools.entry((event.device, event.pool)).or_default();
+        assert!(event.at.event >= index as u64);
+        assert!(event.at.time_ns >= time);
+        time = event.at.time_ns;
+        let sums = pools.entry((event.block.device, event.block.pool)).or_default();
         match event.action {
             Action::Malloc => {
-                assert!(event.matched && event.allocation_stack == event.stack);
-                assert_eq!(event.block, BlockId(newest + 1));
+                assert!(event.matched);
+                if event.synthetic {
+                    // A piece of a mapping is made by whoever made the whole.
+                    let (made, at) = (event.block.made, event.at);
+                    assert_eq!((made.thread, made.stack), (at.thread, at.stack));
+                } else {
+                    assert_eq!(event.block.made, event.at);
+                }
+                assert_eq!(event.block.id, BlockId(newest + 1));
                 newest += 1;
-                (sums.used, sums.blocks) = (sums.used + event.size, sums.blocks + 1);
-                live.insert(event.block, *event);
+                (sums.used, sums.blocks) = (sums.used + event.block.size, sums.blocks + 1);
+                live.insert(event.block.id, *event);
             }
             Action::Free if event.matched => {
-                let malloc = live.remove(&event.block).expect("a free of a live block");
-                assert_eq!(
-                    (malloc.address, malloc.size, malloc.origin, malloc.stack, malloc.device, malloc.pool),
-                    (event.address, event.size, event.origin, event.allocation_stack, event.device, event.pool)
-                );
-                (sums.used, sums.blocks) = (sums.used - event.size, sums.blocks - 1);
+                let malloc = live.remove(&event.block.id).expect("a free of a live block");
+                assert_eq!(malloc.block, event.block);
+                (sums.used, sums.blocks) = (sums.used - event.block.size, sums.blocks - 1);
             }
             Action::Free => {
-                assert_eq!((event.size, event.block, event.synthetic), (0, BlockId(newest + 1), false));
+                assert_eq!((event.block.size, event.block.id, event.synthetic), (0, BlockId(newest + 1), false));
                 newest += 1;
             }
         }
         assert_eq!(event.used, sums.used);
         if sums.used > sums.peak {
-            (sums.peak, sums.peak_time_ns) = (sums.used, event.time_ns);
+            (sums.peak, sums.peak_time_ns) = (sums.used, event.at.time_ns);
         }
     }
-    let count = |wanted: fn(&MemoryEvent) -> bool| events.iter().filter(|event| wanted(event)).count() as u64;
+    let count = |wanted: fn(&BlockEvent) -> bool| events.iter().filter(|event| wanted(event)).count() as u64;
     assert_eq!(outcome.events, events.len() as u64);
     assert_eq!(outcome.mallocs, count(|event| event.action == Action::Malloc));
     assert_eq!(outcome.frees, count(|event| event.action == Action::Free));
     // Those of devices give no event.
     assert!(outcome.unmatched_frees >= count(|event| !event.matched));
-    let replaced = |event: &MemoryEvent| {
+    let replaced = |event: &BlockEvent| {
         event.action == Action::Free
             && event.synthetic
-            && event.origin != Origin::Mapping
-            && event.pool != Pool::PtaWorkspace
+            && event.block.origin != Origin::Mapping
+            && event.block.pool != Pool::PtaWorkspace
     };
     assert_eq!(outcome.replaced_blocks, events.iter().filter(|event| replaced(event)).count() as u64);
     if outcome.notes == 0 {
-        assert_eq!(outcome.first_time_ns, events.first().map_or(0, |event| event.time_ns));
+        assert_eq!(outcome.first_time_ns, events.first().map_or(0, |event| event.at.time_ns));
         assert_eq!(outcome.last_time_ns, time);
     }
-    let alive: Vec<_> = outcome.live_blocks().map(|block| (block.block, block.address, block.size)).collect();
-    let expected: Vec<_> = live.values().map(|event| (event.block, event.address, event.size)).collect();
+    let alive: Vec<_> = outcome.live_blocks().map(|block| (block.id, block.address, block.size)).collect();
+    let expected: Vec<_> = live.values().map(|event| (event.block.id, event.block.address, event.block.size)).collect();
     assert_eq!(alive, expected);
     assert!(outcome.pools.is_sorted_by_key(|usage| (usage.device, usage.pool)));
     for usage in &outcome.pools {

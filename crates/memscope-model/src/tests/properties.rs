@@ -1,5 +1,5 @@
 use super::{record, replay};
-use crate::{Action, MemoryEvent, Origin};
+use crate::{Action, BlockEvent, Origin};
 use memscope_testkit::SpoolBuilder;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -124,8 +124,8 @@ fn in_order(steps: &[(usize, u64, Step)]) -> Vec<(u64, usize, Step)> {
     ordered
 }
 
-fn heap(event: &MemoryEvent) -> (Action, u64, u64, bool, bool) {
-    (event.action, event.address, event.size, event.matched, event.synthetic)
+fn heap(event: &BlockEvent) -> (Action, u64, u64, bool, bool) {
+    (event.action, event.block.address, event.block.size, event.matched, event.synthetic)
 }
 
 proptest! {
@@ -136,7 +136,7 @@ proptest! {
         let (events, outcome) = replay(&mut record(&mut build(&steps)).process);
         prop_assert!(outcome.damage.is_empty(), "{:?}", outcome.damage);
         let ordered = in_order(&steps);
-        let seen: Vec<_> = events.iter().filter(|event| event.origin == Origin::Heap).map(heap).collect();
+        let seen: Vec<_> = events.iter().filter(|event| event.block.origin == Origin::Heap).map(heap).collect();
         prop_assert_eq!(seen, expected_heap(&ordered));
         let mut pages: Vec<u64> = outcome
             .live_blocks()
@@ -160,6 +160,6 @@ fn lanes_of_many_full_blocks_come_back_whole() {
     assert!(spool.appended_bytes() > 2 << 18);
     let (events, outcome) = replay(&mut record(&mut spool).process);
     assert!(outcome.damage.is_empty());
-    assert!(events.iter().zip(0u64..).all(|(event, number)| event.address == number << 4));
+    assert!(events.iter().zip(0u64..).all(|(event, number)| event.block.address == number << 4));
     assert_eq!(events.len(), 240_000);
 }

@@ -46,14 +46,14 @@ fn equal_stacks_of_different_lanes_are_one() {
     assert_eq!(outcome.events_without_stack, 0);
     let (allocs, frees) = events.split_at(6);
     for (alloc, free) in allocs.iter().zip(frees) {
-        assert_eq!(alloc.stack, free.stack);
+        assert_eq!(alloc.at.stack, free.at.stack);
     }
     assert_eq!(recorded.process.stacks().len(), 6);
     let c = vec!["?7".to_owned(), "prog+200".to_owned(), "prog+100".to_owned()];
     let python = vec!["g@4".to_owned(), "f@2".to_owned()];
-    assert_eq!(spelled(&recorded.process, allocs[2].stack), (c.clone(), vec![]));
-    assert_eq!(spelled(&recorded.process, allocs[4].stack), (vec![], python.clone()));
-    assert_eq!(spelled(&recorded.process, allocs[5].stack), (c, python));
+    assert_eq!(spelled(&recorded.process, allocs[2].at.stack), (c.clone(), vec![]));
+    assert_eq!(spelled(&recorded.process, allocs[4].at.stack), (vec![], python.clone()));
+    assert_eq!(spelled(&recorded.process, allocs[5].at.stack), (c, python));
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn frames_beyond_the_recorded_depth_neither_show_nor_tell_stacks_apart() {
     let mut recorded = record(&mut spool);
     let (events, _) = replay(&mut recorded.process);
     let expected = (vec!["?7".to_owned(), "prog+200".to_owned()], vec!["g@4".to_owned()]);
-    assert_eq!(spelled(&recorded.process, events[0].stack), expected);
-    assert_eq!(events[1].stack, events[2].stack);
+    assert_eq!(spelled(&recorded.process, events[0].at.stack), expected);
+    assert_eq!(events[1].at.stack, events[2].at.stack);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn no_depth_no_stack() {
     define(&mut spool, lane, 0);
     spool.alloc(lane, 1, 0x10, 1, 6);
     let (events, outcome) = replay(&mut record(&mut spool).process);
-    assert_eq!((events[0].stack, outcome.events_without_stack), (StackId::NONE, 0));
+    assert_eq!((events[0].at.stack, outcome.events_without_stack), (StackId::NONE, 0));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn a_module_loaded_elsewhere_is_another_module() {
         spool.c_node(lane, id, 0, module, 5).alloc(lane, 1, u64::from(id) << 8, 1, id);
     }
     let (events, _) = replay(&mut record(&mut spool).process);
-    assert_ne!(events[0].stack, events[1].stack);
-    assert_eq!(events[0].stack, events[2].stack);
+    assert_ne!(events[0].at.stack, events[1].at.stack);
+    assert_eq!(events[0].at.stack, events[2].at.stack);
 }
 
 #[test]
@@ -108,11 +108,11 @@ fn undefined_nodes_are_counted_and_half_defined_stacks_keep_what_is_known() {
     spool.alloc(lane, 4, 0x40, 1, 3_000_000_000).alloc(lane, 5, 0x50, 1, 3_000_000_000);
     let mut recorded = record(&mut spool);
     let (events, outcome) = replay(&mut recorded.process);
-    assert_eq!((events[0].stack, outcome.events_without_stack), (StackId::NONE, 1));
-    assert_eq!(spelled(&recorded.process, events[1].stack).0, ["+66", "?55"]);
-    assert_eq!(spelled(&recorded.process, events[2].stack).1, ["@1"]);
-    assert_eq!(spelled(&recorded.process, events[3].stack).0, ["?77", "?55"]);
-    assert_eq!(events[3].stack, events[4].stack);
+    assert_eq!((events[0].at.stack, outcome.events_without_stack), (StackId::NONE, 1));
+    assert_eq!(spelled(&recorded.process, events[1].at.stack).0, ["+66", "?55"]);
+    assert_eq!(spelled(&recorded.process, events[2].at.stack).1, ["@1"]);
+    assert_eq!(spelled(&recorded.process, events[3].at.stack).0, ["?77", "?55"]);
+    assert_eq!(events[3].at.stack, events[4].at.stack);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod quantity;
 pub mod resident_size;
 mod run;
 pub mod summary;
+mod words;
 
 pub use process::ProcessReport;
 pub use run::{ReportOutcome, report_run};

@@ -5,11 +5,10 @@ use crate::windows_home;
 use memscope_analysis::{PoolTally, StackUsage, Usage};
 use memscope_model::{
     Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId,
-    header_notes,
+    TraceSource, header_notes,
 };
 use memscope_symbols::Symbolizer;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// How many call sites a list names; of a process with many pools, how many of each.
@@ -127,13 +126,7 @@ impl ProcessReport {
     pub fn read(directory: &Path) -> Result<ProcessReport, ModelError> {
         let mut process = Process::open(directory)?;
         let mut usage = Usage::new();
-        let outcome = process.replay(
-            &mut |event, _| {
-                usage.feed(event);
-                ControlFlow::Continue(())
-            },
-            &mut |_| {},
-        )?;
+        let outcome = process.run(&mut [&mut usage], &mut |_| {})?;
         Ok(ProcessReport::new(&process, directory, outcome, &usage, &mut Symbolizer::new()))
     }
 

@@ -1,6 +1,7 @@
 //! The summary after a run or an export, and `info`: lines of text about recorded processes.
 use super::process::{Life, PoolReport, ProcessReport, Refusal, Site, device_label};
 use super::quantity::{bytes, count, counted};
+use super::words;
 use crate::export::Batch;
 use crate::keeper::Unrecorded;
 use memscope_model::{Outcome, Pool};
@@ -16,7 +17,7 @@ pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
     let reports = &batch.reports;
     let unrecorded = without_recording(&batch.unrecorded, reports);
     let mut lines = vec![headline(reports, batch.failed, unrecorded.len())];
-    lines.extend(nothing_chosen(reports).map(str::to_owned));
+    lines.extend(nothing_chosen(reports));
     let mut by_peak: Vec<&ProcessReport> = reports.iter().collect();
     by_peak.sort_by_key(|report| std::cmp::Reverse(report.peak_bytes()));
     for report in by_peak.iter().take(PROCESSES_SHOWN) {
@@ -47,7 +48,7 @@ pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
 pub fn of_recording(reports: &[ProcessReport], unrecorded: &[Unrecorded]) -> Vec<String> {
     let unrecorded = without_recording(unrecorded, reports);
     let mut lines = vec![headline(reports, 0, unrecorded.len())];
-    lines.extend(nothing_chosen(reports).map(str::to_owned));
+    lines.extend(nothing_chosen(reports));
     for report in reports {
         lines.extend(process_lines(report));
         lines.push(format!("    {}", report.directory.display()));
@@ -99,10 +100,10 @@ pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
 }
 
 /// Why nothing is shown, once, if that holds for all; a script that only starts the program marks no steps.
-fn nothing_chosen(reports: &[ProcessReport]) -> Option<&str> {
-    let mut reasons = reports.iter().map(|report| report.outcome.nothing_chosen.as_deref());
+fn nothing_chosen(reports: &[ProcessReport]) -> Option<String> {
+    let mut reasons = reports.iter().map(|report| report.outcome.nothing_chosen.as_ref());
     let first = reasons.next()??;
-    reasons.all(|reason| reason.is_some()).then_some(first)
+    reasons.all(|reason| reason.is_some()).then(|| words::nothing_chosen(first))
 }
 
 fn headline(reports: &[ProcessReport], unexported: u64, unrecorded: usize) -> String {
@@ -213,7 +214,7 @@ fn refusal_line(refusal: &Refusal) -> String {
 fn shortcomings(report: &ProcessReport) -> Vec<String> {
     let outcome = &report.outcome;
     let mut lines = report.notes.clone();
-    lines.extend_from_slice(&outcome.problems);
+    lines.extend(outcome.problems.iter().map(words::problem));
     lines.extend(losses(outcome));
     let mut counted_line = |number: u64, what: &str| {
         if number > 0 {
@@ -228,7 +229,7 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
     counted_line(outcome.events_without_stack, "events whose call stack is lost");
     counted_line(outcome.unknown_records, "records of a newer version were skipped");
     const DAMAGE_SHOWN: usize = 5;
-    lines.extend(outcome.damage.iter().take(DAMAGE_SHOWN).map(|damage| format!("damaged: {damage}")));
+    lines.extend(outcome.damage.iter().take(DAMAGE_SHOWN).map(|damage| format!("damaged: {}", words::damage(damage))));
     if outcome.damage.len() > DAMAGE_SHOWN {
         lines.push(format!("and {} more damaged places", outcome.damage.len() - DAMAGE_SHOWN));
     }
@@ -240,9 +241,9 @@ fn losses(outcome: &Outcome) -> Vec<String> {
     let missing = |number: u64, why: &str| {
         (number > 0).then(|| format!("{} not recorded: {why}", counted(number, "event was", "events were")))
     };
-    match &outcome.stop_reason {
+    match outcome.stopped.map(words::stopped) {
         Some(why) if outcome.lost_events == 0 => vec![format!("recording stopped early: {why}")],
-        Some(why) => missing(outcome.lost_events, why).into_iter().collect(),
+        Some(why) => missing(outcome.lost_events, &why).into_iter().collect(),
         None => {
             let interrupted = outcome.lost_events.saturating_sub(outcome.lost_without_window);
             let lines = [

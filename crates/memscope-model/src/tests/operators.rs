@@ -13,12 +13,12 @@ type Brief = (u64, Device, Option<String>, Option<(u64, u64)>);
 
 fn accesses(process: &mut Process) -> Vec<Brief> {
     let mut found = Vec::new();
-    let mut visit = |event: TraceEvent<'_>, _: &crate::Stacks| {
+    let mut visit = |event: &TraceEvent<'_>, _: &crate::State<'_>| {
         if let TraceEvent::Note(note) = event
             && let NoteKind::Access(Access { name, block, .. }) = note.kind
         {
             let block = block.map(|block| (block.block.0, block.address));
-            found.push((note.time_ns - EPOCH_NS, note.device, name.map(str::to_owned), block));
+            found.push((note.at.time_ns - EPOCH_NS, note.device, name.map(str::to_owned), block));
         }
         ControlFlow::Continue(())
     };
@@ -149,7 +149,8 @@ fn a_heap_that_is_given_up_is_no_longer_reserved_and_takes_its_regions_along() {
     spool.heap_end(lane, 7, Space::Atb, 0x1000).heap_end(lane, 8, Space::Atb, 0x1000);
     spool.region(lane, 9, Space::Atb, 0, 0x5080, 0x80);
     let (events, outcome) = replay(&mut record(&mut spool).process);
-    let told: Vec<_> = events.iter().map(|event| (event.action, event.address, event.used, event.reserved)).collect();
+    let told: Vec<_> =
+        events.iter().map(|event| (event.action, event.block.address, event.used, event.reserved)).collect();
     let expected = [
         (Action::Malloc, 0x1000, 0x100, Some(0x1000)),
         (Action::Malloc, 0x1f00, 0x200, Some(0x1200)),

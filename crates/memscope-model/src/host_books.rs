@@ -1,0 +1,432 @@
+//! Which blocks of host memory are alive.
+use crate::address_ranges::AddressRanges;
+use crate::books::Counts;
+use crate::{Action, Block, BlockEvent, BlockId, Device, Moment, Origin, OwnerId, Pool, PoolUsage, Selection, StackId};
+use memscope_format::decode::EventKind;
+use memscope_format::record::Protection;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// A block that is alive, found by its address.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    block: BlockId,
+    size: u64,
+    made: Moment,
+}
+
+impl Live {
+    #[inline(always)]
+    fn block(&self, origin: Origin, address: u64) -> Block {
+        Block {
+            id: self.block,
+            device: Device::Cpu,
+            pool: Pool::Host,
+            origin,
+            address,
+            size: self.size,
+            made: self.made,
+            owner: OwnerId::NONE,
+        }
+    }
+}
+
+/// The books of host memory. As in [`crate::books::Books`], each change is followed by its one event.
+#[derive(Debug)]
+pub(crate) struct HostBooks {
+    /// Heap blocks by address.
+    heap: FxHashMap<u64, Live>,
+    /// The newest free of an address, for some addresses.
+    last_frees: [LastFree; LAST_FREES],
+    /// Usable mappings by start; they never overlap.
+    mappings: BTreeMap<u64, Live>,
+    /// Anonymous mappings without access: address space, not memory. Has nothing in common with `mappings`.
+    pub(crate) reserved: AddressRanges,
+    usage: PoolUsage,
+    /// There was an event.
+    is_used: bool,
+    /// Its two parts.
+    pub(crate) of_heap: Share,
+    pub(crate) of_mappings: Share,
+}
+
+/// What one kind of block holds of the host's memory.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Share {
+    pub(crate) allocations: u64,
+    bytes: u64,
+    pub(crate) peak_bytes: u64,
+}
+
+/// Frees remembered, each at a place given by its address.
+const LAST_FREES: usize = 1024;
+
+#[derive(Clone, Copy, Default, Debug)]
+struct LastFree {
+    address: u64,
+    time_ns: u64,
+    thread: u32,
+}
+
+fn freed_place(address: u64) -> usize {
+    (address >> 4) as usize % LAST_FREES
+}
+
+/// The kernel unmaps whole pages. Pages may be larger than this, but never smaller.
+const SMALLEST_PAGE: u64 = 4096;
+
+/// Who is given the events.
+pub(crate) trait Emit: FnMut(&mut BlockEvent, &HostBooks) -> ControlFlow<()> {}
+
+impl<F: FnMut(&mut BlockEvent, &HostBooks) -> ControlFlow<()>> Emit for F {}
+
+impl Default for HostBooks {
+    fn default() -> HostBooks {
+        HostBooks {
+            heap: FxHashMap::default(),
+            last_frees: [LastFree::default(); LAST_FREES],
+            mappings: BTreeMap::new(),
+            reserved: AddressRanges::default(),
+            usage: PoolUsage::new(Device::Cpu, Pool::Host),
+            is_used: false,
+            of_heap: Share::default(),
+            of_mappings: Share::default(),
+        }
+    }
+}
+
+impl HostBooks {
+    /// Books one recorded event of host memory and gives the memory events it means to `emit`.
+    #[inline]
+    pub(crate) fn enter(
+        &mut self,
+        now: Moment,
+        kind: EventKind,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<()> {
+        match kind {
+            EventKind::HostAlloc { address, size } => self.alloc(now, address, size, counts, emit),
+            EventKind::HostFree { address } => self.free(now, address, counts, emit),
+            EventKind::HostMap { address, size, protection } if protection.is_usable() => {
+                self.map(now, address, size, counts, emit)
+            }
+            EventKind::HostMap { address, size, .. } => self.reserve(now, address, size, counts, emit),
+            EventKind::HostProtect { address, size, protection } => {
+                self.protect(now, address, size, protection, counts, emit)
+            }
+            EventKind::HostUnmap { address, size } => match page_range(address, size) {
+                Some((start, end)) => {
+                    if self.unmap(now, start, end, false, counts, emit)? == 0 {
+                        counts.unknown_unmaps += 1;
+                    }
+                    ControlFlow::Continue(())
+                }
+                None => counts.implausible(),
+            },
+            EventKind::HostRemap { old, old_size, new, new_size } => {
+                self.remap(now, (old, old_size), (new, new_size), counts, emit)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Whether the event cannot be what happened next: an allocation of a live address, or a free of one that is not.
+    /// Gives the address, and whether the free is what is missing.
+    #[inline]
+    pub(crate) fn contradiction(&self, kind: EventKind) -> Option<(u64, bool)> {
+        match kind {
+            EventKind::HostAlloc { address, .. } => self.heap.contains_key(&address).then_some((address, true)),
+            EventKind::HostFree { address } => (!self.heap.contains_key(&address)).then_some((address, false)),
+            _ => None,
+        }
+    }
+
+    /// Whether another thread freed this address since `since_ns`, as far as that is remembered.
+    pub(crate) fn was_freed_by_another(&self, address: u64, thread: u32, since_ns: u64) -> bool {
+        let last = &self.last_frees[freed_place(address)];
+        last.address == address && last.thread != thread && last.time_ns >= since_ns
+    }
+
+    /// The use of host memory, if there was an event.
+    pub(crate) fn usage(&self) -> Option<PoolUsage> {
+        self.is_used.then_some(self.usage)
+    }
+
+    pub(crate) fn live(&self) -> impl Iterator<Item = Block> + '_ {
+        let heap = self.heap.iter().map(|(address, live)| live.block(Origin::Heap, *address));
+        heap.chain(self.mappings.iter().map(|(address, live)| live.block(Origin::Mapping, *address)))
+    }
+
+    fn alloc(
+        &mut self,
+        now: Moment,
+        address: u64,
+        size: u64,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<()> {
+        if !self.usage.fits(size) {
+            return counts.implausible();
+        }
+        let mut live = begin(now, size, counts);
+        if let Some(old) = self.heap.insert(address, live) {
+            counts.replaced_blocks += 1;
+            self.heap.remove(&address);
+            // Nobody saw the call that freed it.
+            let unseen = Moment { stack: StackId::NONE, ..now };
+            self.emit_free(unseen, Origin::Heap, address, old, true, counts, emit)?;
+            live.made.event = counts.ids;
+            self.heap.insert(address, live);
+        }
+        self.emit_malloc(now, Origin::Heap, address, live, false, counts, emit)
+    }
+
+    fn free(&mut self, now: Moment, address: u64, counts: &mut Counts, emit: &mut impl Emit) -> ControlFlow<()> {
+        match self.heap.remove(&address) {
+            Some(live) => {
+                self.last_frees[freed_place(address)] = LastFree { address, time_ns: now.time_ns, thread: now.thread };
+                self.emit_free(now, Origin::Heap, address, live, false, counts, emit)
+            }
+            None => self.emit_unmatched(now, address, counts, emit),
+        }
+    }
+
+    fn map(
+        &mut self,
+        now: Moment,
+        address: u64,
+        size: u64,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<()> {
+        let Some((start, end)) = page_range(address, size).filter(|_| self.usage.fits(size)) else {
+            return counts.implausible();
+        };
+        self.unmap(now, start, end, true, counts, emit)?;
+        let live = begin(now, size, counts);
+        self.mappings.insert(address, live);
+        self.emit_malloc(now, Origin::Mapping, address, live, false, counts, emit)
+    }
+
+    /// Address space was mapped without access.
+    fn reserve(
+        &mut self,
+        now: Moment,
+        address: u64,
+        size: u64,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<()> {
+        let Some((start, end)) = page_range(address, size) else { return counts.implausible() };
+        self.unmap(now, start, end, true, counts, emit)?;
+        self.reserved.insert(start, end);
+        ControlFlow::Continue(())
+    }
+
+    /// Access was given or taken. Only what changes between usable and reserved is of interest, and only of memory in the
+    /// books: the rest are files.
+    fn protect(
+        &mut self,
+        now: Moment,
+        address: u64,
+        size: u64,
+        protection: Protection,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<()> {
+        let Some((start, end)) = page_range(address, size) else { return counts.implausible() };
+        if protection.is_usable() {
+            for (start, end) in self.reserved.remove(start, end) {
+                if !self.usage.fits(end - start) {
+                    return counts.implausible();
+                }
+                let live = begin(now, end - start, counts);
+                self.mappings.insert(start, live);
+                self.emit_malloc(now, Origin::Mapping, start, live, false, counts, emit)?;
+            }
+            return ControlFlow::Continue(());
+        }
+        let usable = self.mappings.range(..end).rev().take_while(|(address, live)| *address + live.size > start);
+        let taken: Vec<(u64, u64)> =
+            usable.map(|(address, live)| (start.max(*address), end.min(address + live.size))).collect();
+        self.end_mappings(now, start, end, false, counts, emit)?;
+        for (start, end) in taken {
+            self.reserved.insert(start, end);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// A mapping moved. One that is not in the books is a file's and stays out of them.
+    fn remap(
+        &mut self,
+        now: Moment,
+        (old, old_size): (u64, u64),
+        (new, new_size): (u64, u64),
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<()> {
+        let Some((start, end)) = page_range(old, old_size) else { return counts.implausible() };
+        // The kernel moves what has one protection.
+        let was_reserved = self.reserved.contains(start);
+        if self.unmap(now, start, end, false, counts, emit)? == 0 {
+            counts.unknown_unmaps += 1;
+            return ControlFlow::Continue(());
+        }
+        match was_reserved {
+            true => self.reserve(now, new, new_size, counts, emit),
+            false => self.map(now, new, new_size, counts, emit),
+        }
+    }
+
+    /// Ends whatever reaches into `start..end`. Returns how many mappings and reserved ranges it touched.
+    fn unmap(
+        &mut self,
+        now: Moment,
+        start: u64,
+        end: u64,
+        synthetic: bool,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<(), usize> {
+        let reserved = self.reserved.remove(start, end).len();
+        self.end_mappings(now, start, end, synthetic, counts, emit).map_continue(|ended| ended + reserved)
+    }
+
+    /// Ends every usable mapping that reaches into `start..end`; what lies outside becomes new blocks. Returns how many
+    /// ended.
+    fn end_mappings(
+        &mut self,
+        now: Moment,
+        start: u64,
+        end: u64,
+        synthetic: bool,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<(), usize> {
+        let mut ended = 0;
+        // Pieces lie outside the range, so that each round finds a mapping not yet looked at.
+        while let Some((address, live)) = self.mapping_in(start, end) {
+            self.mappings.remove(&address);
+            ended += 1;
+            self.emit_free(now, Origin::Mapping, address, live, synthetic, counts, emit)?;
+            // `map` accepted the mapping, so its end is an address.
+            let mapping_end = address + live.size;
+            for (piece_start, piece_end) in [(address, start), (end, mapping_end)] {
+                if piece_start < piece_end {
+                    let piece = Live { block: counts.next_block(), size: piece_end - piece_start, ..live };
+                    self.mappings.insert(piece_start, piece);
+                    let at = Moment { thread: live.made.thread, stack: live.made.stack, ..now };
+                    self.emit_malloc(at, Origin::Mapping, piece_start, piece, true, counts, emit)?;
+                }
+            }
+        }
+        ControlFlow::Continue(ended)
+    }
+
+    /// A mapping that reaches into `start..end`.
+    fn mapping_in(&self, start: u64, end: u64) -> Option<(u64, Live)> {
+        let (address, live) = self.mappings.range(..end).next_back()?;
+        (address + live.size > start).then_some((*address, *live))
+    }
+
+    #[inline(always)]
+    fn share(&mut self, origin: Origin) -> &mut Share {
+        if origin == Origin::Heap { &mut self.of_heap } else { &mut self.of_mappings }
+    }
+
+    #[inline(always)]
+    fn emit_malloc(
+        &mut self,
+        now: Moment,
+        origin: Origin,
+        address: u64,
+        live: Live,
+        synthetic: bool,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<()> {
+        self.usage.add(live.size, now.time_ns);
+        let share = self.share(origin);
+        share.allocations += 1;
+        share.bytes += live.size;
+        share.peak_bytes = share.peak_bytes.max(share.bytes);
+        self.is_used = true;
+        counts.mallocs += 1;
+        let mut event = BlockEvent {
+            action: Action::Malloc,
+            block: live.block(origin, address),
+            at: counts.next(now),
+            used: self.usage.live_bytes,
+            reserved: None,
+            matched: true,
+            synthetic,
+            selection: Selection::Chosen,
+        };
+        emit(&mut event, self)
+    }
+
+    #[inline(always)]
+    fn emit_free(
+        &mut self,
+        now: Moment,
+        origin: Origin,
+        address: u64,
+        live: Live,
+        synthetic: bool,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<()> {
+        self.usage.remove(live.size);
+        self.share(origin).bytes -= live.size;
+        counts.frees += 1;
+        let mut event = BlockEvent {
+            action: Action::Free,
+            block: live.block(origin, address),
+            at: counts.next(now),
+            used: self.usage.live_bytes,
+            reserved: None,
+            matched: true,
+            synthetic,
+            selection: Selection::Chosen,
+        };
+        emit(&mut event, self)
+    }
+
+    fn emit_unmatched(
+        &mut self,
+        now: Moment,
+        address: u64,
+        counts: &mut Counts,
+        emit: &mut impl Emit,
+    ) -> ControlFlow<()> {
+        self.is_used = true;
+        counts.frees += 1;
+        counts.unmatched_frees += 1;
+        let unseen = Live { block: counts.next_block(), size: 0, made: Moment::default() };
+        let mut event = BlockEvent {
+            action: Action::Free,
+            block: unseen.block(Origin::Heap, address),
+            at: counts.next(now),
+            used: self.usage.live_bytes,
+            reserved: None,
+            matched: false,
+            synthetic: false,
+            selection: Selection::Chosen,
+        };
+        emit(&mut event, self)
+    }
+}
+
+/// A new block, whose allocation is the next event.
+#[inline(always)]
+fn begin(now: Moment, size: u64, counts: &mut Counts) -> Live {
+    Live { block: counts.next_block(), size, made: Moment { event: counts.ids, ..now } }
+}
+
+/// The addresses a mapping call touches; `None` if no call can.
+fn page_range(address: u64, size: u64) -> Option<(u64, u64)> {
+    let end = address.checked_add(size)?.checked_next_multiple_of(SMALLEST_PAGE)?;
+    (size > 0).then_some((address, end))
+}
