@@ -213,7 +213,7 @@ impl Recorded {
                 (module.path.clone(), module.build_id.clone(), offset)
             }
             Frame::Unknown { address } => (PathBuf::from("?"), Vec::new(), address),
-            Frame::Python { .. } => panic!("a Python frame among the native ones"),
+            Frame::Python { .. } | Frame::Text(_) => panic!("a Python frame among the native ones"),
         });
         frames.collect()
     }

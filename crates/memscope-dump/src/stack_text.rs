@@ -96,6 +96,7 @@ fn frame_text(frame: Frame, stacks: &Stacks, symbolizer: &mut Symbolizer) -> Str
             render_c(&path, offset, frames)
         }
         Frame::Unknown { address } => format!("[{address:#x}]"),
+        Frame::Text(id) => stacks.text(id).to_owned(),
         Frame::Python { code, instruction } => {
             let code = stacks.code(code);
             let line = python_line(code.python_version, code.first_line, &code.line_table, instruction);

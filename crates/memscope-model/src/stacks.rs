@@ -24,7 +24,12 @@ pub enum Frame {
     Unknown { address: u64 },
     /// Byte offset of the running instruction.
     Python { code: CodeId, instruction: u32 },
+    /// A frame as a file spelled it, in whichever language.
+    Text(TextId),
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TextId(pub u32);
 
 /// A loaded ELF object. One whose definition is lost has an empty path.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -80,11 +85,11 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// Where a frame belongs.
+    /// Where a recorded frame belongs.
     pub(crate) fn of(frame: &Frame) -> Part {
         match frame {
             Frame::Python { .. } => Part::Python,
-            Frame::C { .. } | Frame::Unknown { .. } => Part::C,
+            Frame::C { .. } | Frame::Unknown { .. } | Frame::Text(_) => Part::C,
         }
     }
 }
@@ -102,6 +107,8 @@ pub struct Stacks {
     module_ids: FxHashMap<(PathBuf, Vec<u8>, u64), ModuleId>,
     codes: Vec<Code>,
     code_ids: FxHashMap<Code, CodeId>,
+    texts: Vec<String>,
+    text_ids: FxHashMap<String, TextId>,
     c_depth: usize,
     python_depth: usize,
 }
@@ -109,6 +116,12 @@ pub struct Stacks {
 /// The most frames a part can have, whatever the settings say: a deep recursion names the same few functions again
 /// and again, and a made-up spool must not cost more than its size.
 const MOST_FRAMES: usize = 1024;
+
+impl Default for Stacks {
+    fn default() -> Stacks {
+        Stacks::new(MOST_FRAMES, MOST_FRAMES)
+    }
+}
 
 impl Stacks {
     pub(crate) fn new(c_depth: usize, python_depth: usize) -> Stacks {
@@ -121,6 +134,8 @@ impl Stacks {
             module_ids: FxHashMap::default(),
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
+            texts: Vec::new(),
+            text_ids: FxHashMap::default(),
             c_depth: c_depth.min(MOST_FRAMES),
             python_depth: python_depth.min(MOST_FRAMES),
         }
@@ -168,6 +183,36 @@ impl Stacks {
     /// If the id is of another process.
     pub fn code(&self, id: CodeId) -> &Code {
         &self.codes[id.0 as usize]
+    }
+
+    /// A frame as a file spelled it.
+    ///
+    /// # Panics
+    /// If the id is of another trace.
+    pub fn text(&self, id: TextId) -> &str {
+        &self.texts[id.0 as usize]
+    }
+
+    /// The stack of the given texts of frames, innermost first.
+    pub fn intern_texts<'t>(
+        &mut self,
+        c: impl Iterator<Item = &'t str>,
+        python: impl Iterator<Item = &'t str>,
+    ) -> StackId {
+        let c: Vec<Frame> = c.take(MOST_FRAMES).map(|text| self.text_frame(text)).collect();
+        let python: Vec<Frame> = python.take(MOST_FRAMES).map(|text| self.text_frame(text)).collect();
+        let (c, python) = (self.intern(&c), self.intern(&python));
+        self.stack(c, python)
+    }
+
+    fn text_frame(&mut self, text: &str) -> Frame {
+        if let Some(id) = self.text_ids.get(text) {
+            return Frame::Text(*id);
+        }
+        let id = TextId(self.texts.len() as u32);
+        self.texts.push(text.to_owned());
+        self.text_ids.insert(text.to_owned(), id);
+        Frame::Text(id)
     }
 
     pub(crate) fn intern_module(&mut self, module: Module) -> ModuleId {

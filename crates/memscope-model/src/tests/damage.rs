@@ -171,6 +171,7 @@ fn walk_frames(stack: crate::StackId, stacks: &crate::Stacks) {
         match frame {
             crate::Frame::C { module, .. } => drop(stacks.module(module).path.as_os_str().len()),
             crate::Frame::Python { code, .. } => drop(stacks.code(code).file.len()),
+            crate::Frame::Text(text) => drop(stacks.text(text).len()),
             crate::Frame::Unknown { .. } => {}
         }
     }

@@ -8,6 +8,7 @@ fn spelled(process: &Process, stack: StackId) -> (Vec<String>, Vec<String>) {
     let spell = |frame: Frame| match frame {
         Frame::C { module, offset } => format!("{}+{offset}", stacks.module(module).path.display()),
         Frame::Unknown { address } => format!("?{address}"),
+        Frame::Text(text) => stacks.text(text).to_owned(),
         Frame::Python { code, instruction } => format!("{}@{instruction}", stacks.code(code).function),
     };
     (stacks.c_frames(stack).map(spell).collect(), stacks.python_frames(stack).map(spell).collect())

@@ -1,0 +1,360 @@
+//! Books for traces that are not read from a spool: whoever reads a file says what happened, in the order of time, and the
+//! ledger keeps account and gives the events to the sinks.
+use crate::outcome::PoolUsage;
+use crate::state;
+use crate::trace::Fan;
+use crate::{
+    AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, Device, Moment, NoteEvent, NoteKind, Origin,
+    OutOfMemory, Outcome, OwnerId, Owners, Pool, Selection, StackId, Stacks, State, Steps, TraceEvent, TraceSink,
+};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// The circumstances of what happened, as a file tells them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Circumstances {
+    pub time_ns: u64,
+    pub thread: u32,
+    pub stack: StackId,
+}
+
+/// A block that begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewBlock {
+    /// Its number, where the file has one.
+    pub id: Option<BlockId>,
+    pub device: Device,
+    pub pool: Pool,
+    pub origin: Origin,
+    pub address: u64,
+    pub size: u64,
+    pub owner: OwnerId,
+    /// Not a call of the program: see [`BlockEvent::synthetic`].
+    pub synthetic: bool,
+}
+
+/// A block that ends: by its number, or else by where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OldBlock {
+    pub id: Option<BlockId>,
+    pub device: Device,
+    pub pool: Pool,
+    pub address: u64,
+    pub synthetic: bool,
+}
+
+type Place = (Device, Pool, u64);
+
+/// The account of one process.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pub stacks: Stacks,
+    pub owners: Owners,
+    /// What could not be read.
+    pub damage: Vec<Damage>,
+    steps: Steps,
+    books: LedgerBooks,
+    ids: u64,
+    blocks: u64,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Default)]
+struct LedgerBooks {
+    live: FxHashMap<BlockId, Block>,
+    /// In order, so that the block around an address is near it.
+    by_place: BTreeMap<Place, BlockId>,
+    pools: Vec<PoolUsage>,
+}
+
+impl LedgerBooks {
+    fn pool(&mut self, device: Device, pool: Pool) -> &mut PoolUsage {
+        let known = self.pools.iter().position(|usage| (usage.device, usage.pool) == (device, pool));
+        let index = known.unwrap_or_else(|| {
+            self.pools.push(PoolUsage::new(device, pool));
+            self.pools.len() - 1
+        });
+        &mut self.pools[index]
+    }
+
+    fn remove(&mut self, id: BlockId) -> Option<Block> {
+        let block = self.live.remove(&id)?;
+        let place = (block.device, block.pool, block.address);
+        if self.by_place.get(&place) == Some(&id) {
+            self.by_place.remove(&place);
+        }
+        Some(block)
+    }
+}
+
+impl Ledger {
+    pub fn new() -> Ledger {
+        Ledger::default()
+    }
+
+    /// A block begins. One that is still there under the same number or at the same place ends first.
+    pub fn malloc(&mut self, now: Circumstances, new: NewBlock, sinks: &mut [&mut dyn TraceSink]) -> ControlFlow<()> {
+        if !self.books.pool(new.device, new.pool).fits(new.size) {
+            self.outcome.implausible_events += 1;
+            return ControlFlow::Continue(());
+        }
+        let place = (new.device, new.pool, new.address);
+        let old = [new.id.filter(|id| self.books.live.contains_key(id)), self.books.by_place.get(&place).copied()];
+        for id in old.into_iter().flatten() {
+            if let Some(old) = self.books.remove(id) {
+                self.outcome.replaced_blocks += 1;
+                self.emit_free(Circumstances { stack: StackId::NONE, ..now }, old, true, true, sinks)?;
+            }
+        }
+        self.blocks = new.id.map_or(self.blocks + 1, |id| self.blocks.max(id.0));
+        let at = self.moment(now);
+        let id = new.id.unwrap_or(BlockId(self.blocks));
+        let NewBlock { device, pool, origin, address, size, owner, synthetic, .. } = new;
+        let block = Block { id, device, pool, origin, address, size, made: at, owner };
+        self.books.live.insert(id, block);
+        self.books.by_place.insert(place, id);
+        self.books.pool(device, pool).add(size, at.time_ns);
+        self.outcome.mallocs += 1;
+        self.emit(Action::Malloc, block, at, true, synthetic, sinks)
+    }
+
+    /// A block ends. One that is not known gives a free that is not matched.
+    pub fn free(&mut self, now: Circumstances, old: OldBlock, sinks: &mut [&mut dyn TraceSink]) -> ControlFlow<()> {
+        let OldBlock { id, device, pool, address, synthetic } = old;
+        let known = id.or_else(|| self.books.by_place.get(&(device, pool, address)).copied());
+        match known.and_then(|id| self.books.remove(id)) {
+            Some(block) => self.emit_free(now, block, true, synthetic, sinks),
+            None => {
+                self.outcome.unmatched_frees += 1;
+                self.blocks = id.map_or(self.blocks + 1, |id| self.blocks.max(id.0));
+                let id = id.unwrap_or(BlockId(self.blocks));
+                let origin = if pool == Pool::Host { Origin::Heap } else { Origin::Region };
+                let made = Moment::default();
+                let block = Block { id, device, pool, origin, address, size: 0, made, owner: OwnerId::NONE };
+                self.emit_free(now, block, false, synthetic, sinks)
+            }
+        }
+    }
+
+    /// What a pool has reserved from now on.
+    pub fn reserve(&mut self, device: Device, pool: Pool, bytes: u64) {
+        let usage = self.books.pool(device, pool);
+        usage.reserved_bytes = Some(bytes);
+        usage.peak_reserved_bytes = usage.peak_reserved_bytes.max(Some(bytes));
+    }
+
+    /// Something that is not about a block.
+    pub fn note(
+        &mut self,
+        now: Circumstances,
+        device: Device,
+        kind: NoteKind<'_>,
+        sinks: &mut [&mut dyn TraceSink],
+    ) -> ControlFlow<()> {
+        match kind {
+            NoteKind::RangeStart { id, text } => self.steps.range_start(id, text),
+            NoteKind::OutOfMemory { call, size, .. } => {
+                self.outcome.refusals += 1;
+                let driver_bytes =
+                    self.books.pools.iter().find(|usage| (usage.device, usage.pool) == (device, Pool::Hal));
+                self.outcome.out_of_memory.push(OutOfMemory {
+                    time_ns: now.time_ns,
+                    thread: now.thread,
+                    device,
+                    call,
+                    size,
+                    stack: now.stack,
+                    driver_bytes: driver_bytes.map_or(0, |usage| usage.live_bytes),
+                });
+            }
+            _ => {}
+        }
+        let note = NoteEvent { at: self.moment(now), device, kind, chosen: true };
+        self.outcome.notes += 1;
+        self.see(now.time_ns);
+        let flow = Fan(sinks).event(&TraceEvent::Note(&note), &self.state());
+        match kind {
+            NoteKind::RangeEnd { id, .. } => self.steps.range_end(id),
+            NoteKind::Step(_) => self.steps.mark(),
+            _ => {}
+        }
+        flow
+    }
+
+    /// What all events so far come to.
+    pub fn outcome(&self) -> Outcome {
+        let mut outcome = self.outcome.clone();
+        outcome.pools = state::Books::pools(&self.books);
+        outcome.live = self.state().live_blocks();
+        outcome.steps = self.steps.clone();
+        outcome.damage = self.damage.clone();
+        outcome
+    }
+
+    pub fn state(&self) -> State<'_> {
+        State { stacks: &self.stacks, owners: &self.owners, steps: &self.steps, books: &self.books }
+    }
+
+    fn moment(&mut self, now: Circumstances) -> Moment {
+        let Circumstances { time_ns, thread, stack } = now;
+        self.ids += 1;
+        Moment { event: self.ids - 1, time_ns, thread, stack, step: self.steps.current() }
+    }
+
+    fn emit_free(
+        &mut self,
+        now: Circumstances,
+        block: Block,
+        matched: bool,
+        synthetic: bool,
+        sinks: &mut [&mut dyn TraceSink],
+    ) -> ControlFlow<()> {
+        let usage = self.books.pool(block.device, block.pool);
+        if matched {
+            usage.remove(block.size);
+        }
+        self.outcome.frees += 1;
+        let at = self.moment(now);
+        self.emit(Action::Free, block, at, matched, synthetic, sinks)
+    }
+
+    fn emit(
+        &mut self,
+        action: Action,
+        block: Block,
+        at: Moment,
+        matched: bool,
+        synthetic: bool,
+        sinks: &mut [&mut dyn TraceSink],
+    ) -> ControlFlow<()> {
+        let PoolUsage { live_bytes: used, reserved_bytes: reserved, .. } = *self.books.pool(block.device, block.pool);
+        self.outcome.events += 1;
+        self.outcome.chosen_events += 1;
+        self.see(at.time_ns);
+        let event = BlockEvent { action, block, at, used, reserved, matched, synthetic, selection: Selection::Chosen };
+        Fan(sinks).event(&TraceEvent::Memory(&event), &self.state())
+    }
+
+    fn see(&mut self, time_ns: u64) {
+        if self.outcome.events + self.outcome.notes == 1 {
+            self.outcome.first_time_ns = time_ns;
+        }
+        self.outcome.last_time_ns = time_ns;
+    }
+}
+
+impl state::Books for LedgerBooks {
+    fn for_each_live(&self, visit: &mut dyn FnMut(&Block)) {
+        self.live.values().for_each(visit);
+    }
+
+    fn pools(&self) -> Vec<PoolUsage> {
+        let mut pools = self.pools.clone();
+        pools.sort_unstable_by_key(|usage| (usage.device, usage.pool));
+        pools
+    }
+
+    fn pool(&self, device: Device, pool: Pool) -> Option<PoolUsage> {
+        self.pools.iter().find(|usage| (usage.device, usage.pool) == (device, pool)).copied()
+    }
+
+    fn around(&self, device: Device, address: u64) -> Option<AccessedBlock> {
+        const ADDRESSED: [Pool; 5] = [Pool::Hal, Pool::PtaCaching, Pool::PtaWorkspace, Pool::Atb, Pool::MindSpore];
+        let devices: Vec<Device> = match device {
+            Device::Unknown => self.pools.iter().map(|usage| usage.device).collect(),
+            device => vec![device],
+        };
+        let places = devices.iter().flat_map(|device| ADDRESSED.map(|pool| (*device, pool)));
+        let near = |(device, pool): (Device, Pool)| {
+            let before = self.by_place.range((device, pool, 0)..=(device, pool, address)).rev().take(16);
+            let blocks = before.filter_map(|(_, id)| self.live.get(id));
+            blocks.filter(|block| address - block.address < block.size).min_by_key(|block| block.size)
+        };
+        let block = places.filter_map(near).min_by_key(|block| block.size)?;
+        Some(AccessedBlock { block: block.id, address: block.address, device: block.device })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(id: Option<u64>, address: u64, size: u64) -> NewBlock {
+        NewBlock {
+            id: id.map(BlockId),
+            device: Device::Npu(1),
+            pool: Pool::PtaCaching,
+            origin: Origin::Region,
+            address,
+            size,
+            owner: OwnerId::NONE,
+            synthetic: false,
+        }
+    }
+
+    fn end(id: Option<u64>, address: u64) -> OldBlock {
+        let NewBlock { device, pool, .. } = block(None, 0, 0);
+        OldBlock { id: id.map(BlockId), device, pool, address, synthetic: false }
+    }
+
+    fn at(time_ns: u64) -> Circumstances {
+        Circumstances { time_ns, thread: 7, stack: StackId::NONE }
+    }
+
+    #[test]
+    fn blocks_are_paired_by_number_or_else_by_place() {
+        let mut ledger = Ledger::new();
+        let mut told = Vec::new();
+        let mut keep = |event: &TraceEvent<'_>, _: &State<'_>| {
+            if let TraceEvent::Memory(event) = event {
+                told.push((event.action, event.block.id.0, event.used, event.matched));
+            }
+            ControlFlow::Continue(())
+        };
+        let sinks: &mut [&mut dyn TraceSink] = &mut [&mut keep];
+        assert!(ledger.malloc(at(1), block(Some(5), 0x100, 10), sinks).is_continue());
+        assert!(ledger.malloc(at(2), block(None, 0x200, 20), sinks).is_continue());
+        assert!(ledger.free(at(3), end(Some(5), 0), sinks).is_continue());
+        assert!(ledger.free(at(4), end(None, 0x200), sinks).is_continue());
+        assert!(ledger.free(at(5), end(None, 0x200), sinks).is_continue());
+        let (malloc, free) = (Action::Malloc, Action::Free);
+        assert_eq!(
+            told,
+            [
+                (malloc, 5, 10, true),
+                (malloc, 6, 30, true),
+                (free, 5, 20, true),
+                (free, 6, 0, true),
+                (free, 7, 0, false),
+            ]
+        );
+        let outcome = ledger.outcome();
+        assert_eq!((outcome.mallocs, outcome.frees, outcome.unmatched_frees), (2, 3, 1));
+        assert_eq!((outcome.pools[0].peak_bytes, outcome.pools[0].peak_time_ns), (30, 2));
+        assert_eq!((outcome.first_time_ns, outcome.last_time_ns), (1, 5));
+    }
+
+    #[test]
+    fn a_block_at_the_place_of_another_ends_it() {
+        let mut ledger = Ledger::new();
+        assert!(ledger.malloc(at(1), block(Some(1), 0x100, 10), &mut []).is_continue());
+        assert!(ledger.malloc(at(2), block(Some(2), 0x100, 30), &mut []).is_continue());
+        let outcome = ledger.outcome();
+        assert_eq!((outcome.replaced_blocks, outcome.pools[0].live_bytes), (1, 30));
+        let around = ledger.state().around(Device::Unknown, 0x110).expect("inside");
+        assert_eq!((around.block, around.address), (BlockId(2), 0x100));
+        assert_eq!(ledger.state().around(Device::Npu(1), 0x11e), None);
+    }
+
+    #[test]
+    fn a_step_has_the_blocks_between_its_marks() {
+        let mut ledger = Ledger::new();
+        assert!(ledger.malloc(at(1), block(None, 0x100, 10), &mut []).is_continue());
+        assert!(ledger.note(at(2), Device::Npu(1), NoteKind::Step(1), &mut []).is_continue());
+        assert!(ledger.malloc(at(3), block(None, 0x200, 10), &mut []).is_continue());
+        let outcome = ledger.outcome();
+        let steps: Vec<_> = outcome.live_blocks().map(|block| outcome.steps.number(block.made.step)).collect();
+        assert_eq!(steps, [Some(1), Some(2)]);
+    }
+}
