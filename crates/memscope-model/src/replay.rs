@@ -20,7 +20,7 @@ use crate::{
     BlockEvent, BlockId, Device, ModelError, Moment, NoteEvent, NoteKind, OutOfMemory, Outcome, Owners, Pool,
     RefusedCall, Selection, StackId, Stacks, State, Steps, TraceEvent, state,
 };
-use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Timeline};
+use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
 use memscope_format::layout::StopReason;
 use memscope_format::record::{Space, SystemKind, UNKNOWN_DEVICE};
 use std::cmp::Reverse;
@@ -34,7 +34,10 @@ pub(crate) struct Replay {
     /// Handed on to the next pass, so that ids stay valid.
     pub(crate) stacks: Stacks,
     timeline: Timeline,
-    lanes: Vec<Option<Pending>>,
+    /// Where in it the pass is.
+    stretch: Stretch,
+    /// In boxes, because each is taken out for its turn.
+    lanes: Vec<Option<Box<Pending>>>,
     logs: Vec<TaskLog>,
     /// The next event of each lane, and then of each log: ticks and number.
     order: BinaryHeap<Reverse<(u64, usize)>>,
@@ -132,6 +135,7 @@ impl Replay {
     pub(crate) fn new(spool: &Arc<Spool>, settings: &Settings, stacks: Stacks) -> Result<Replay, ModelError> {
         let mut replay = Replay {
             timeline: spool.timeline(),
+            stretch: Stretch::default(),
             spool: Arc::clone(spool),
             stacks,
             lanes: Vec::new(),
@@ -171,7 +175,7 @@ impl Replay {
     fn open_lanes(&mut self) -> Result<(), ModelError> {
         let numbers: Vec<u32> = self.spool.lanes().collect();
         for number in numbers {
-            let mut pending = Pending { lane: Lane::new(number), event: NO_EVENT, settled: false };
+            let mut pending = Box::new(Pending { lane: Lane::new(number), event: NO_EVENT, settled: false });
             if !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else if is_of_task_log(pending.event.kind) {
@@ -302,7 +306,8 @@ impl Replay {
                 self.events_without_stack += 1;
                 rest
             });
-            let now = self.moment(self.timeline.epoch_ns(ticks), thread, stack);
+            let time_ns = self.timeline.epoch_ns_near(ticks, &mut self.stretch);
+            let now = self.moment(time_ns, thread, stack);
             let more = if is_of_host(kind) {
                 if self.enter_host(now, kind, sink).is_break() {
                     return Ok(Turn::Interrupted);

@@ -14,7 +14,7 @@ mod records;
 mod spool;
 
 pub use crate::record::{FrameRecord, StackRef};
-pub use clock::Timeline;
+pub use clock::{Stretch, Timeline};
 pub use error::{Damage, SpoolError};
 pub use lane::LaneCursor;
 pub use process::{ProcessInfo, ProcessState};
