@@ -170,7 +170,7 @@ pub(crate) fn write_note(
                 KernelPhase::ExecuteStart => EventType::KERNEL_EXECUTE_START,
                 KernelPhase::ExecuteEnd => EventType::KERNEL_EXECUTE_END,
             };
-            (Event::KernelLaunch, event_type, name)
+            (Event::KernelLaunch, event_type, name.map(|name| name.text))
         }
         NoteKind::AtbOperator { phase, operator } => {
             attributes.push(key::PATH, Value::Text(operator.path.unwrap_or(NOT_APPLICABLE)));
@@ -180,7 +180,7 @@ pub(crate) fn write_note(
                 Phase::Start => EventType::ATB_START,
                 Phase::End => EventType::ATB_END,
             };
-            (Event::OpLaunch, event_type, operator.name)
+            (Event::OpLaunch, event_type, operator.name.map(|name| name.text))
         }
         NoteKind::AtbKernel { phase, name, path } => {
             attributes.push(key::PATH, Value::Text(path.unwrap_or(NOT_APPLICABLE)));
@@ -188,7 +188,7 @@ pub(crate) fn write_note(
                 Phase::Start => EventType::KERNEL_START,
                 Phase::End => EventType::KERNEL_END,
             };
-            (Event::KernelLaunch, event_type, name)
+            (Event::KernelLaunch, event_type, name.map(|name| name.text))
         }
         NoteKind::Access(access) => return write_access(router, note, &access, timestamp_ns, process),
         _ => return Ok(()),
@@ -285,7 +285,7 @@ fn write_access(
             AccessMode::Read => EventType::READ,
             AccessMode::Write => EventType::WRITE,
         },
-        name: access.name,
+        name: access.name.map(|name| name.text),
         timestamp_ns,
         process,
         thread: note.at.thread,

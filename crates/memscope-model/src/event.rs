@@ -1,5 +1,5 @@
 //! What happened to memory, and in which words.
-use crate::Moment;
+use crate::{Moment, Name};
 use memscope_format::record::Space;
 pub use memscope_format::record::{AccessMode, Phase, TensorOwner};
 use std::fmt;
@@ -178,7 +178,7 @@ pub enum NoteKind<'e> {
     /// A kernel was launched, or a device began or ended it, by the device's own clock.
     Kernel {
         phase: KernelPhase,
-        name: Option<&'e str>,
+        name: Option<Name<'e>>,
         stream: Option<u32>,
         task: Option<u32>,
     },
@@ -190,7 +190,7 @@ pub enum NoteKind<'e> {
     /// A kernel of an operator of ATB is about to be launched, or was.
     AtbKernel {
         phase: Phase,
-        name: Option<&'e str>,
+        name: Option<Name<'e>>,
         path: Option<&'e str>,
     },
     Access(Access<'e>),
@@ -216,7 +216,7 @@ pub enum KernelPhase {
 /// What an operator of ATB was given. `None` is what ATB did not tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AtbOperator<'e> {
-    pub name: Option<&'e str>,
+    pub name: Option<Name<'e>>,
     /// Where ATB would save its tensors: says which part of the model, and in which execution.
     pub path: Option<&'e str>,
     pub workspace: u64,
@@ -230,7 +230,7 @@ pub struct Access<'e> {
     pub mode: AccessMode,
     pub owner: TensorOwner,
     /// The operator or kernel.
-    pub name: Option<&'e str>,
+    pub name: Option<Name<'e>>,
     pub address: u64,
     pub size: u64,
     /// The smallest live block the address lies in.

@@ -1,4 +1,5 @@
 //! Which launch a task is, and which task an execution.
+use crate::NameId;
 use crate::task_log::Line;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -99,7 +100,8 @@ pub(crate) struct KernelBooks {
     /// More than one only where the log does not tell the stream.
     tasks: FxHashMap<TaskId, Vec<Task>>,
     waiting: FxHashMap<TaskId, Waiting>,
-    names: FxHashMap<u64, String>,
+    /// By hash.
+    names: FxHashMap<u64, NameId>,
     /// Names that were looked for further on.
     searched: FxHashSet<u64>,
     /// Devices whose log does not tell the stream.
@@ -113,12 +115,12 @@ impl KernelBooks {
         self.expanded = status == 1;
     }
 
-    pub(crate) fn define_name(&mut self, hash: u64, name: String) {
+    pub(crate) fn define_name(&mut self, hash: u64, name: NameId) {
         self.names.insert(hash, name);
     }
 
-    pub(crate) fn name(&self, hash: u64) -> Option<&str> {
-        self.names.get(&hash).map(String::as_str)
+    pub(crate) fn name(&self, hash: u64) -> Option<NameId> {
+        self.names.get(&hash).copied()
     }
 
     /// Whether the name is not known and was not searched for; from now on it was.

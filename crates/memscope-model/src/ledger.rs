@@ -4,7 +4,7 @@ use crate::outcome::PoolUsage;
 use crate::state;
 use crate::trace::Fan;
 use crate::{
-    AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, Device, Moment, NoteEvent, NoteKind, Origin,
+    AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, Device, Moment, Names, NoteEvent, NoteKind, Origin,
     OutOfMemory, Outcome, OwnerId, Owners, Pool, Selection, StackId, Stacks, State, Steps, TraceEvent, TraceSink,
 };
 use rustc_hash::FxHashMap;
@@ -50,6 +50,7 @@ type Place = (Device, Pool, u64);
 #[derive(Debug, Default)]
 pub struct Ledger {
     pub stacks: Stacks,
+    pub names: Names,
     pub owners: Owners,
     /// What could not be read.
     pub damage: Vec<Damage>,
@@ -193,7 +194,7 @@ impl Ledger {
     }
 
     pub fn state(&self) -> State<'_> {
-        State { stacks: &self.stacks, owners: &self.owners, steps: &self.steps, books: &self.books }
+        State { stacks: &self.stacks, names: &self.names, owners: &self.owners, steps: &self.steps, books: &self.books }
     }
 
     fn moment(&mut self, now: Circumstances) -> Moment {

@@ -1,5 +1,5 @@
 //! Operators that have begun and not ended, and the names of kernels.
-use crate::{AtbOperator, Device};
+use crate::{AtbOperator, Device, NameId, Names};
 use rustc_hash::FxHashMap;
 
 /// Operators that are at work, by the number of their launch. An operator that is left by an exception never ends.
@@ -10,7 +10,7 @@ pub(crate) struct OpenOperators(FxHashMap<u64, OpenOperator>);
 #[derive(Debug)]
 pub(crate) struct OpenOperator {
     pub(crate) device: Device,
-    name: Option<String>,
+    name: Option<NameId>,
     path: Option<String>,
     workspace: u64,
     workspace_size: u64,
@@ -25,7 +25,7 @@ impl OpenOperators {
             self.0.clear();
         }
         let AtbOperator { name, path, workspace, workspace_size } = *operator;
-        let (name, path) = (name.map(str::to_owned), path.map(str::to_owned));
+        let (name, path) = (name.map(|name| name.id), path.map(str::to_owned));
         self.0.insert(launch, OpenOperator { device, name, path, workspace, workspace_size });
     }
 
@@ -35,9 +35,9 @@ impl OpenOperators {
 }
 
 impl OpenOperator {
-    pub(crate) fn lend(&self) -> AtbOperator<'_> {
+    pub(crate) fn lend<'a>(&'a self, names: &'a Names) -> AtbOperator<'a> {
         AtbOperator {
-            name: self.name.as_deref(),
+            name: self.name.and_then(|name| names.get(name)),
             path: self.path.as_deref(),
             workspace: self.workspace,
             workspace_size: self.workspace_size,

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 use crate::task_log::{TaskLog, is_of_task_log};
 use crate::trace::{Status, TraceSink};
 use crate::{
-    BlockEvent, BlockId, Device, ModelError, Moment, NoteEvent, NoteKind, OutOfMemory, Outcome, Owners, Pool,
+    BlockEvent, BlockId, Device, ModelError, Moment, Names, NoteEvent, NoteKind, OutOfMemory, Outcome, Owners, Pool,
     RefusedCall, Selection, StackId, Stacks, State, Steps, TraceEvent, state,
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
@@ -33,6 +33,7 @@ pub(crate) struct Replay {
     spool: Arc<Spool>,
     /// Handed on to the next pass, so that ids stay valid.
     pub(crate) stacks: Stacks,
+    names: Names,
     timeline: Timeline,
     /// Where in it the pass is.
     stretch: Stretch,
@@ -81,7 +82,7 @@ impl Delivery {
         &mut self,
         event: &mut BlockEvent,
         books: BooksView<'_>,
-        stacks: &Stacks,
+        (stacks, names): (&Stacks, &Names),
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
         if !self.gate.devices.contains(event.block.device) {
@@ -91,24 +92,24 @@ impl Delivery {
         self.events += 1;
         self.chosen_events += u64::from(event.selection != Selection::NotChosen);
         self.see(event.at.time_ns);
-        sink.event(&TraceEvent::Memory(event), &self.state(&books, stacks))
+        sink.event(&TraceEvent::Memory(event), &self.state(&books, stacks, names))
     }
 
     fn note(
         &mut self,
         note: &NoteEvent<'_>,
         books: BooksView<'_>,
-        stacks: &Stacks,
+        (stacks, names): (&Stacks, &Names),
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
         self.notes += 1;
         self.see(note.at.time_ns);
-        sink.event(&TraceEvent::Note(note), &self.state(&books, stacks))
+        sink.event(&TraceEvent::Note(note), &self.state(&books, stacks, names))
     }
 
     #[inline]
-    fn state<'s>(&'s self, books: &'s dyn state::Books, stacks: &'s Stacks) -> State<'s> {
-        State { stacks, owners: &self.owners, steps: &self.steps, books }
+    fn state<'s>(&'s self, books: &'s dyn state::Books, stacks: &'s Stacks, names: &'s Names) -> State<'s> {
+        State { stacks, names, owners: &self.owners, steps: &self.steps, books }
     }
 
     #[inline]
@@ -138,6 +139,7 @@ impl Replay {
             stretch: Stretch::default(),
             spool: Arc::clone(spool),
             stacks,
+            names: Names::default(),
             lanes: Vec::new(),
             logs: Vec::new(),
             order: BinaryHeap::new(),
@@ -336,10 +338,10 @@ impl Replay {
 
     #[inline]
     fn enter_host(&mut self, now: Moment, kind: EventKind, sink: &mut dyn TraceSink) -> ControlFlow<()> {
-        let Replay { books, delivery, stacks, .. } = self;
+        let Replay { books, delivery, stacks, names, .. } = self;
         let Books { host, devices, counts } = books;
         host.enter(now, kind, counts, &mut |event: &mut BlockEvent, host: &HostBooks| {
-            delivery.memory(event, BooksView { host, devices }, stacks, &mut *sink)
+            delivery.memory(event, BooksView { host, devices }, (stacks, names), &mut *sink)
         })
     }
 
@@ -349,10 +351,10 @@ impl Replay {
         sink: &mut dyn TraceSink,
         change: impl FnOnce(&mut DeviceBooks, &mut Counts, Emit<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Replay { books, delivery, stacks, .. } = self;
+        let Replay { books, delivery, stacks, names, .. } = self;
         let Books { host, devices, counts } = books;
         change(devices, counts, &mut |event: &mut BlockEvent, devices: &DeviceBooks| {
-            delivery.memory(event, BooksView { host, devices }, stacks, &mut *sink)
+            delivery.memory(event, BooksView { host, devices }, (stacks, names), &mut *sink)
         })
     }
 
@@ -457,7 +459,7 @@ impl Replay {
             self.problems.extend(self.device_numbers.see(&list).err());
         }
         for (hash, name) in news.kernel_names {
-            self.kernels.define_name(hash, name);
+            self.kernels.define_name(hash, self.names.intern(&name));
         }
     }
 
@@ -606,7 +608,7 @@ impl Replay {
             if self.delivery.gate.devices.contains(block.device) {
                 let event = self.books.announced_again(now, block);
                 let books = self.books.view();
-                let state = self.delivery.state(&books, &self.stacks);
+                let state = self.delivery.state(&books, &self.stacks, &self.names);
                 sink.event(&TraceEvent::Alive(&event), &state)?;
             }
         }
@@ -669,7 +671,7 @@ impl Replay {
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
         let note = NoteEvent { at: self.books.counts.next(now), device, kind, chosen };
-        self.delivery.note(&note, self.books.view(), &self.stacks, sink)
+        self.delivery.note(&note, self.books.view(), (&self.stacks, &self.names), sink)
     }
 
     /// What all events so far come to.

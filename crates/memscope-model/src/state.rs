@@ -1,11 +1,12 @@
 //! What is known at a moment of a trace.
-use crate::{AccessedBlock, Block, Device, Owners, Pool, PoolUsage, Stacks, Steps};
+use crate::{AccessedBlock, Block, Device, Names, Owners, Pool, PoolUsage, Stacks, Steps};
 use std::cmp::Reverse;
 
 /// Everything a sink may ask besides the event itself.
 #[derive(Clone, Copy)]
 pub struct State<'s> {
     pub stacks: &'s Stacks,
+    pub names: &'s Names,
     pub owners: &'s Owners,
     pub steps: &'s Steps,
     pub(crate) books: &'s dyn Books,

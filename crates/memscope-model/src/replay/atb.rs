@@ -3,7 +3,7 @@ use super::Replay;
 use crate::lane::Lane;
 use crate::operators::kernel_name;
 use crate::trace::TraceSink;
-use crate::{Access, AtbOperator, Device, Moment, NoteKind, TensorOwner};
+use crate::{Access, AtbOperator, Device, Moment, NameId, Names, NoteEvent, NoteKind, TensorOwner};
 use memscope_format::decode::EventKind;
 use memscope_format::record::Phase;
 use std::ops::ControlFlow;
@@ -17,24 +17,44 @@ impl Replay {
         lane: &Lane,
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
+        // Lent to the event, while everything else may change.
+        let mut names = std::mem::take(&mut self.names);
         let (path, name) = lane.launch();
+        let of_kernel = path.and_then(kernel_name).map(|name| names.intern(name));
+        let of_operator = name.map(|name| names.intern(name));
+        let flow = self.enter_named(now, kind, lane, (of_operator, of_kernel), &names, sink);
+        self.names = names;
+        flow
+    }
+
+    fn enter_named(
+        &mut self,
+        now: Moment,
+        kind: EventKind,
+        lane: &Lane,
+        (of_operator, of_kernel): (Option<NameId>, Option<NameId>),
+        names: &Names,
+        sink: &mut dyn TraceSink,
+    ) -> ControlFlow<()> {
+        let named = |id: Option<NameId>| id.and_then(|id| names.get(id));
+        let (path, _) = lane.launch();
         match kind {
             EventKind::AtbOperatorStart { launch, device, workspace, workspace_size } => {
                 let device = self.device_of_launch(device, now.thread);
-                let operator = AtbOperator { name, path, workspace, workspace_size };
+                let operator = AtbOperator { name: named(of_operator), path, workspace, workspace_size };
                 self.operators.start(launch, device, &operator);
-                self.launch(now, device, NoteKind::AtbOperator { phase: Phase::Start, operator }, sink)
+                self.launch(now, device, NoteKind::AtbOperator { phase: Phase::Start, operator }, names, sink)
             }
             EventKind::AtbOperatorEnd { launch } => {
                 // The start of one that nobody knows is in a part of the recording that is lost.
                 let Some(open) = self.operators.end(launch) else { return ControlFlow::Continue(()) };
-                let kind = NoteKind::AtbOperator { phase: Phase::End, operator: open.lend() };
-                self.launch(now, open.device, kind, sink)
+                let kind = NoteKind::AtbOperator { phase: Phase::End, operator: open.lend(names) };
+                self.launch(now, open.device, kind, names, sink)
             }
             EventKind::AtbKernel { phase, device } => {
                 let device = self.device_of_launch(device, now.thread);
-                let kind = NoteKind::AtbKernel { phase, name: path.and_then(kernel_name), path };
-                self.launch(now, device, kind, sink)
+                let kind = NoteKind::AtbKernel { phase, name: named(of_kernel), path };
+                self.launch(now, device, kind, names, sink)
             }
             EventKind::Access { mode, owner, device, address, size } => {
                 let device = self.device_of_launch(device, now.thread);
@@ -43,7 +63,7 @@ impl Replay {
                 let access = Access {
                     mode,
                     owner,
-                    name: name.or(path.and_then(kernel_name).filter(|_| owner == TensorOwner::AtbKernel)),
+                    name: named(of_operator.or(of_kernel.filter(|_| owner == TensorOwner::AtbKernel))),
                     address,
                     size,
                     block,
@@ -52,7 +72,7 @@ impl Replay {
                     dimensions: tensor.dimensions(),
                 };
                 let device = block.map_or(device, |block| block.device);
-                self.launch(now, device, NoteKind::Access(access), sink)
+                self.launch(now, device, NoteKind::Access(access), names, sink)
             }
             _ => ControlFlow::Continue(()),
         }
@@ -66,11 +86,19 @@ impl Replay {
         }
     }
 
-    fn launch(&mut self, now: Moment, device: Device, kind: NoteKind<'_>, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+    fn launch(
+        &mut self,
+        now: Moment,
+        device: Device,
+        kind: NoteKind<'_>,
+        names: &Names,
+        sink: &mut dyn TraceSink,
+    ) -> ControlFlow<()> {
         if !self.delivery.gate.devices.contains(device) {
             return ControlFlow::Continue(());
         }
         let chosen = self.delivery.gate.is_open();
-        self.note(now, device, kind, chosen, sink)
+        let note = NoteEvent { at: self.books.counts.next(now), device, kind, chosen };
+        self.delivery.note(&note, self.books.view(), (&self.stacks, names), sink)
     }
 }

@@ -208,15 +208,15 @@ impl Replay {
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
         let Kernel { device, name, id, chosen } = kernel;
-        let Replay { books, delivery, kernels, stacks, .. } = self;
+        let Replay { books, delivery, kernels, stacks, names, .. } = self;
         let kind = NoteKind::Kernel {
             phase,
-            name: kernels.name(name),
+            name: kernels.name(name).and_then(|name| names.get(name)),
             stream: id.and_then(TaskId::stream),
             task: id.map(|id| id.task),
         };
         let note = NoteEvent { at: books.counts.next(now), device, kind, chosen };
-        delivery.note(&note, books.view(), stacks, sink)
+        delivery.note(&note, books.view(), (stacks, names), sink)
     }
 }
 

@@ -304,7 +304,7 @@ proptest! {
             if let TraceEvent::Note(note) = event
                 && let NoteKind::Kernel { phase, name, stream, task } = note.kind
             {
-                let name = name.unwrap_or("N/A").to_owned();
+                let name = name.map_or("N/A", |name| name.text).to_owned();
                 told.push((note.at.time_ns, phase, name, stream.unwrap(), task.unwrap()));
             }
             ControlFlow::Continue(())

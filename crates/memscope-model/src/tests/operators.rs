@@ -18,7 +18,7 @@ fn accesses(process: &mut Process) -> Vec<Brief> {
             && let NoteKind::Access(Access { name, block, .. }) = note.kind
         {
             let block = block.map(|block| (block.block.0, block.address));
-            found.push((note.at.time_ns - EPOCH_NS, note.device, name.map(str::to_owned), block));
+            found.push((note.at.time_ns - EPOCH_NS, note.device, name.map(|name| name.text.to_owned()), block));
         }
         ControlFlow::Continue(())
     };
