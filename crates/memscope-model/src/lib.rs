@@ -1,15 +1,17 @@
-//! A recorded process as one stream of events in time order: memory events, each with its block, its stack and the
-//! running totals of its pool, and notes (marks, steps, refused allocations, launches and executions of kernels).
+//! A recorded process as a trace: one stream of events in time order, for many consumers. Events are of blocks
+//! ([`BlockEvent`]: a [`Block`] begins or ends at a [`Moment`]), or notes (marks, steps, refused allocations, launches and
+//! executions of kernels).
 //!
-//! [`find_processes`] finds what was recorded below an output directory, [`Process::open`] opens one process, and
-//! [`Process::trace`] streams its events ([`Process::replay`] those of memory only): the lanes of the spool are merged
-//! by time, frees are joined to their allocations, mappings are cut where they are unmapped in part, device numbers
-//! become physical ones, and the stacks of all lanes become one set of [`StackId`]s. What stays in memory is one block
-//! a lane, the live blocks and the distinct stacks, so the length of a recording does not matter. At the end
-//! [`Outcome`] says what is alive, what the peaks were, and what is missing.
+//! A [`TraceSource`] hands events to [`TraceSink`]s, all in one pass, with the [`State`] after each: stacks, names, owners,
+//! steps, live blocks. [`Process`] is the source that reads a spool: [`find_processes`] finds what was recorded below an
+//! output directory, [`Process::open`] opens one. The lanes of the spool are merged by time, frees are joined to their
+//! allocations, mappings are cut where they are unmapped in part, device numbers become physical ones, and the stacks of
+//! all lanes become one set of [`StackId`]s. A [`Ledger`] does the same bookkeeping for sources that are files. What stays
+//! in memory is one block of bytes a lane, the live blocks and the distinct stacks, so the length of a recording does not
+//! matter. At the end [`Outcome`] says what is alive, what the peaks were, and what is missing.
 //!
-//! The books are kept of everything. Events of devices that were not asked for are not given to the visitor; those
-//! outside the chosen time say so in [`MemoryEvent::selection`].
+//! The books are kept of everything. Events of devices that were not asked for are not given to sinks; those outside the
+//! chosen time say so in [`BlockEvent::selection`].
 //!
 //! The caller's duties: none; any bytes may be in the directory. What is damaged is left out and named in
 //! [`Outcome::damage`].
@@ -19,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod address_ranges;
+mod annotations;
 mod books;
 mod device_books;
 mod device_clock;
@@ -48,6 +51,7 @@ mod task_log;
 mod tests;
 mod trace;
 
+pub use annotations::{Annotation, Annotations, Inefficiencies};
 pub use directory::{Found, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{

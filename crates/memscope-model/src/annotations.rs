@@ -1,0 +1,81 @@
+//! What is known of a block only later than its row: found in a first pass, written in a second.
+//!
+//! Numbers of blocks are the same in every pass over a trace. Only blocks that have something to be said of are kept.
+use crate::{BlockId, OwnerId};
+use rustc_hash::FxHashMap;
+
+/// Ways to hold memory for nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Inefficiencies(u8);
+
+impl Inefficiencies {
+    pub const NONE: Inefficiencies = Inefficiencies(0);
+    /// Allocated long before its first use.
+    pub const EARLY_ALLOCATION: Inefficiencies = Inefficiencies(1);
+    /// Freed long after its last use.
+    pub const LATE_DEALLOCATION: Inefficiencies = Inefficiencies(2);
+    /// Unused for long between two uses.
+    pub const TEMPORARY_IDLENESS: Inefficiencies = Inefficiencies(4);
+
+    pub const fn contains(self, other: Inefficiencies) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl std::ops::BitOrAssign for Inefficiencies {
+    fn bitor_assign(&mut self, other: Inefficiencies) {
+        self.0 |= other.0;
+    }
+}
+
+/// What was found out about one block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Annotation {
+    /// By a label that came later than the block.
+    pub owner: Option<OwnerId>,
+    pub inefficiencies: Inefficiencies,
+}
+
+/// By block.
+#[derive(Clone, Debug, Default)]
+pub struct Annotations(FxHashMap<BlockId, Annotation>);
+
+impl Annotations {
+    pub fn get(&self, block: BlockId) -> Annotation {
+        self.0.get(&block).copied().unwrap_or_default()
+    }
+
+    pub fn set_owner(&mut self, block: BlockId, owner: OwnerId) {
+        self.0.entry(block).or_default().owner = Some(owner);
+    }
+
+    pub fn add_inefficiencies(&mut self, block: BlockId, found: Inefficiencies) {
+        self.0.entry(block).or_default().inefficiencies |= found;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_adds_up_and_nothing_is_said_of_others() {
+        let mut annotations = Annotations::default();
+        annotations.add_inefficiencies(BlockId(3), Inefficiencies::EARLY_ALLOCATION);
+        annotations.add_inefficiencies(BlockId(3), Inefficiencies::TEMPORARY_IDLENESS);
+        annotations.set_owner(BlockId(3), OwnerId(7));
+        let found = annotations.get(BlockId(3));
+        assert_eq!(found.owner, Some(OwnerId(7)));
+        assert!(found.inefficiencies.contains(Inefficiencies::TEMPORARY_IDLENESS));
+        assert!(!found.inefficiencies.contains(Inefficiencies::LATE_DEALLOCATION));
+        assert_eq!(annotations.get(BlockId(4)), Annotation::default());
+    }
+}
