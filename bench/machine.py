@@ -78,6 +78,7 @@ def install_package(program, package):
 
 def install_python_packages(torch_version):
     """Makes the virtual environment; returns {package: None or why it is not available}."""
+    sys.path.append(str(REPOSITORY / "scripts"))
     import lean_torch
 
     missing = {"torch": None, "memray": None}

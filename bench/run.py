@@ -203,18 +203,18 @@ def main():
              "versions": versions(stage), "repetitions": repetitions, "quick": arguments.quick,
              "load": [started, machine.load()], "titles": titles}
     print(document(about, all_figures, results, markdown=False))
-    if not arguments.no_save:
+    # A quick look, or a part, is no result: it must not replace the figures of a full run, nor lie beside them.
+    is_whole = not arguments.quick and set(sections) == set(SECTIONS)
+    if is_whole and not arguments.no_save:
         directory = machine.BENCH / "results"
         directory.mkdir(exist_ok=True)
-        # A quick look must not replace the figures of a full run.
-        partial = "-partial" if arguments.quick or set(sections) != set(SECTIONS) else ""
-        stem = directory / f"{about['machine']['name']}-{about['date']}{partial}"
+        stem = directory / f"{about['machine']['name']}-{about['date']}"
         stem.with_suffix(".md").write_text(document(about, all_figures, results, markdown=True))
-        stem.with_suffix(".json").write_text(json.dumps({
+        stem.with_suffix(".json").write_text(compact({
             **about,
             "figures": [{**asdict(figure), "verdict": figure.verdict} for figure in all_figures],
             "series": [one.as_dict() for _, series in results for one in series.values()],
-            "exports": exports}, indent=1) + "\n")
+            "exports": exports}))
         machine.say(f"written to {stem}.md and .json")
     promised = [figure for figure in all_figures if figure.target is not None]
     missed = [figure for figure in promised if figure.verdict == "MISSED"]
@@ -225,6 +225,18 @@ def main():
           + (f", {len(missed)} MISSED" if missed else "") + (f", {len(unknown)} not available" if unknown else ""))
     # What could not be measured is not met either.
     return 1 if arguments.check and (missed or unknown) else 0
+
+
+def compact(result):
+    """A line for each figure and each series: small, and a change of one is a change of one line."""
+    lines = []
+    for key, value in result.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            rows = ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in value)
+            lines.append(f"{json.dumps(key)}: [\n  {rows}]")
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}")
+    return "{" + ",\n ".join(lines) + "}\n"
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def python_packages(site):
 @once
 def torch(site):
     def fill(directory):
-        step(sys.executable, site.repository / "bench/lean_torch.py", "--venv", directory, "--torch", TORCH)
+        step(sys.executable, site.repository / "scripts/lean_torch.py", "--venv", directory, "--torch", TORCH)
 
     return kept(site, "torch", {"torch": TORCH, "python": sys.version}, fill)
 

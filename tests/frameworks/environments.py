@@ -101,7 +101,7 @@ def torch_npu(torch_version, torch_npu_version):
         # It names a build of torch that the package index does not have as its dependency.
         pip(python, "--no-deps", f"torch=={torch_version}", f"torch_npu=={torch_npu_version}")
         # It tries torch alone: torch_npu, which torch would load by itself, needs CANN.
-        command(python, REPOSITORY / "bench/lean_torch.py", "--venv", directory, "--torch", torch_version, "--with",
+        command(python, REPOSITORY / "scripts/lean_torch.py", "--venv", directory, "--torch", torch_version, "--with",
                 *TORCH_NPU_COMPANIONS, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
     contents = {"torch": torch_version, "torch_npu": torch_npu_version, "companions": TORCH_NPU_COMPANIONS}

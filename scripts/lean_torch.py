@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs PyTorch for CPU work without the 2 GB of CUDA packages its wheel depends on.
 
-    python3 bench/lean_torch.py --venv DIR [--torch 2.7.1] [--with PACKAGE ...]
+    python3 scripts/lean_torch.py --venv DIR [--torch 2.7.1] [--with PACKAGE ...]
 
 The wheel of the package index is built for CUDA: it cannot be imported unless some fourteen CUDA libraries exist, even
 if no CUDA function is ever called. This script installs the wheel without its dependencies, reads from torch/lib which
