@@ -43,18 +43,18 @@ impl Replay {
                 let device = self.device_of_launch(device, now.thread);
                 let operator = AtbOperator { name: named(of_operator), path, workspace, workspace_size };
                 self.operators.start(launch, device, &operator);
-                self.launch(now, device, NoteKind::AtbOperator { phase: Phase::Start, operator }, names, sink)
+                self.emit_if_asked_for(now, device, NoteKind::AtbOperator { phase: Phase::Start, operator }, names, sink)
             }
             EventKind::AtbOperatorEnd { launch } => {
                 // The start of one that nobody knows is in a part of the recording that is lost.
                 let Some(open) = self.operators.end(launch) else { return ControlFlow::Continue(()) };
                 let kind = NoteKind::AtbOperator { phase: Phase::End, operator: open.lend(names) };
-                self.launch(now, open.device, kind, names, sink)
+                self.emit_if_asked_for(now, open.device, kind, names, sink)
             }
             EventKind::AtbKernel { phase, device } => {
                 let device = self.device_of_launch(device, now.thread);
                 let kind = NoteKind::AtbKernel { phase, name: named(of_kernel), path };
-                self.launch(now, device, kind, names, sink)
+                self.emit_if_asked_for(now, device, kind, names, sink)
             }
             EventKind::Access { mode, owner, device, address, size } => {
                 let device = self.device_of_launch(device, now.thread);
@@ -72,7 +72,7 @@ impl Replay {
                     dimensions: tensor.dimensions(),
                 };
                 let device = block.map_or(device, |block| block.device);
-                self.launch(now, device, NoteKind::Access(access), names, sink)
+                self.emit_if_asked_for(now, device, NoteKind::Access(access), names, sink)
             }
             _ => ControlFlow::Continue(()),
         }
@@ -86,7 +86,7 @@ impl Replay {
         }
     }
 
-    fn launch(
+    fn emit_if_asked_for(
         &mut self,
         now: Moment,
         device: Device,

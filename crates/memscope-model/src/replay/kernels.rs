@@ -103,13 +103,13 @@ impl Replay {
             Some(device) => {
                 self.kernels.counts.launches += 1;
                 self.kernels.counts.launches_without_task += 1;
-                self.tell_kernel(now, KernelPhase::Launch, Kernel { device, name: 0, id: None, chosen }, sink)
+                self.emit_kernel(now, KernelPhase::Launch, Kernel { device, name: 0, id: None, chosen }, sink)
             }
             None => ControlFlow::Continue(()),
         })
     }
 
-    /// Books a task: that of a launch, or one that was launched by a function nobody stands in front of.
+    /// Books a task: that of a launch, or one that was launched by a function that is not hooked.
     pub(super) fn enter_task(
         &mut self,
         now: Moment,
@@ -126,12 +126,12 @@ impl Replay {
         self.kernels.counts.launches += 1;
         self.kernels.counts.launches_without_name += u64::from(self.kernels.name(name).is_none());
         let kernel = Kernel { device, name, id: Some(id), chosen };
-        self.tell_kernel(now, KernelPhase::Launch, kernel, sink)?;
+        self.emit_kernel(now, KernelPhase::Launch, kernel, sink)?;
         if let Some((_, ended)) = seen {
-            self.tell_kernel(now, KernelPhase::ExecuteStart, kernel, sink)?;
+            self.emit_kernel(now, KernelPhase::ExecuteStart, kernel, sink)?;
             if ended {
                 self.kernels.counts.executions += 1;
-                self.tell_kernel(now, KernelPhase::ExecuteEnd, kernel, sink)?;
+                self.emit_kernel(now, KernelPhase::ExecuteEnd, kernel, sink)?;
             }
         }
         ControlFlow::Continue(())
@@ -180,15 +180,15 @@ impl Replay {
             Execution::Of(Task { id, name, thread, chosen, .. }) => {
                 self.kernels.counts.executions += u64::from(line.end);
                 let kernel = Kernel { device, name, id: Some(id), chosen };
-                self.tell_kernel(at(thread), phase, kernel, sink)
+                self.emit_kernel(at(thread), phase, kernel, sink)
             }
             Execution::Stray { id, ended } => {
                 let chosen = self.delivery.gate.is_open();
                 let kernel = Kernel { device, name: 0, id: Some(id), chosen };
                 self.kernels.counts.stray_executions += u64::from(!line.end);
-                self.tell_kernel(at(line.thread), phase, kernel, sink)?;
+                self.emit_kernel(at(line.thread), phase, kernel, sink)?;
                 if ended {
-                    self.tell_kernel(at(line.thread), KernelPhase::ExecuteEnd, kernel, sink)?;
+                    self.emit_kernel(at(line.thread), KernelPhase::ExecuteEnd, kernel, sink)?;
                 }
                 ControlFlow::Continue(())
             }
@@ -200,7 +200,7 @@ impl Replay {
         self.device_numbers.device(Space::Driver, number)
     }
 
-    fn tell_kernel(
+    fn emit_kernel(
         &mut self,
         now: Moment,
         phase: KernelPhase,
