@@ -66,10 +66,10 @@ pub(crate) enum Execution {
     Of(Task),
     /// Of a task nobody saw launched; `ended`: its end has come as well.
     Stray { id: TaskId, ended: bool },
-    /// Its launch may be dated a little later; or what it was about is settled.
-    Nothing,
-    /// The same, and it has to come again.
-    Waits,
+    /// There is nothing to emit: everything about it was emitted before, or will be with its launch.
+    Settled,
+    /// Its launch may be dated a little later: it has to come again then.
+    RetryLater,
 }
 
 /// A beginning without a launch.
@@ -191,11 +191,11 @@ impl KernelBooks {
             && line.end
         {
             waiting.ended = true;
-            return Execution::Nothing;
+            return Execution::Settled;
         }
         if patient && !line.end {
             self.waiting.insert(id, Waiting { number: line.number, ended: false });
-            return Execution::Waits;
+            return Execution::RetryLater;
         }
         Execution::Stray { id, ended: false }
     }
@@ -208,7 +208,7 @@ impl KernelBooks {
                 self.waiting.remove(&id);
                 Execution::Stray { id, ended }
             }
-            _ => Execution::Nothing,
+            _ => Execution::Settled,
         }
     }
 }
@@ -264,25 +264,25 @@ mod tests {
     #[test]
     fn a_beginning_dated_before_its_launch_waits_for_it() {
         let mut books = KernelBooks::default();
-        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::Waits);
-        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), Execution::Nothing);
+        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::RetryLater);
+        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), Execution::Settled);
         let (task, ended) = book(&mut books, 7, 1, 9).unwrap();
         assert_eq!((task.name, ended), (9, true));
-        assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), Execution::Nothing);
+        assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), Execution::Settled);
         assert!(books.tasks.is_empty() && books.waiting.is_empty());
     }
 
     #[test]
     fn a_beginning_whose_launch_does_not_come_is_a_stray() {
         let mut books = KernelBooks::default();
-        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::Waits);
+        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::RetryLater);
         let id = TaskId { device: 0, stream: 7, task: 1 };
         let stray = |id, ended| Execution::Stray { id, ended };
         assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), stray(id, false));
         assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), stray(id, false));
         assert_eq!(books.execute(&line(8, 1, 0), false), stray(TaskId { stream: 8, ..id }, false));
-        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::Waits);
-        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), Execution::Nothing);
+        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::RetryLater);
+        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), Execution::Settled);
         assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), stray(id, true));
         assert!(books.waiting.is_empty());
     }

@@ -169,8 +169,8 @@ impl Replay {
         let step = self.delivery.steps.current();
         let at = |thread| Moment { time_ns, thread, step, ..Moment::default() };
         match self.kernels.execute(&line, patient) {
-            Execution::Nothing => ControlFlow::Continue(()),
-            Execution::Waits => {
+            Execution::Settled => ControlFlow::Continue(()),
+            Execution::RetryLater => {
                 log.put_back(line, self.timeline.ticks(time_ns.saturating_add(PATIENCE_NS)));
                 ControlFlow::Continue(())
             }
