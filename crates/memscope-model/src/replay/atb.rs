@@ -43,7 +43,13 @@ impl Replay {
                 let device = self.device_of_launch(device, now.thread);
                 let operator = AtbOperator { name: named(of_operator), path, workspace, workspace_size };
                 self.operators.start(launch, device, &operator);
-                self.emit_if_asked_for(now, device, NoteKind::AtbOperator { phase: Phase::Start, operator }, names, sink)
+                self.emit_if_asked_for(
+                    now,
+                    device,
+                    NoteKind::AtbOperator { phase: Phase::Start, operator },
+                    names,
+                    sink,
+                )
             }
             EventKind::AtbOperatorEnd { launch } => {
                 // The start of one that nobody knows is in a part of the recording that is lost.
