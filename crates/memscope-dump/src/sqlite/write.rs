@@ -1,4 +1,4 @@
-//! The SQLite form of a dump.
+//! Writes the SQLite form of a dump.
 //!
 //! Rows are gathered and inserted in large transactions, in a thread of its own, into a new file that nobody else can
 //! see yet, so neither a journal nor syncing is needed: a failed export is thrown away as a whole.

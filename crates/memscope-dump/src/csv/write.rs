@@ -1,4 +1,4 @@
-//! The csv form of a dump: RFC 4180 with `\n` line ends.
+//! Writes the csv form of a dump.
 use crate::digits::{address, push_decimal};
 use crate::rows::{COLUMNS, Event, NOT_APPLICABLE, Row, Value};
 use crate::worker::{Consumer, Worker};
