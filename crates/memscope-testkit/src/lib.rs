@@ -13,13 +13,14 @@
 //! ```
 #![allow(unsafe_code)]
 
-use memscope_format::encode::{self, Deltas, Extended, NodeDeltas, Path as CodedPath};
+pub use memscope_format::encode::Extended;
+use memscope_format::encode::{self, Deltas, NodeDeltas, Path as CodedPath};
 pub use memscope_format::layout::StopReason;
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 pub use memscope_format::record::{
     AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
 };
-use memscope_format::record::{FrameRecord, StackRef};
+pub use memscope_format::record::{FrameRecord, StackRef};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -42,6 +43,7 @@ pub struct SpoolBuilder {
     lanes: Vec<LaneBuilder>,
     /// The bytes of `events.spool`.
     appended: Vec<u8>,
+    small_windows: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -70,8 +72,12 @@ impl Default for SpoolBuilder {
 
 impl SpoolBuilder {
     pub fn new() -> SpoolBuilder {
-        let mut builder =
-            SpoolBuilder { header: vec![0; layout::PROCESS_HEADER_SIZE], lanes: Vec::new(), appended: Vec::new() };
+        let mut builder = SpoolBuilder {
+            header: vec![0; layout::PROCESS_HEADER_SIZE],
+            lanes: Vec::new(),
+            appended: Vec::new(),
+            small_windows: false,
+        };
         builder.header[..8].copy_from_slice(&layout::PROCESS_MAGIC);
         builder.header_u32(offset_of!(ProcessHeader, version), layout::VERSION);
         builder.header_u32(offset_of!(ProcessHeader, header_size), layout::PROCESS_HEADER_SIZE as u32);
@@ -117,6 +123,12 @@ impl SpoolBuilder {
     pub fn stopped(&mut self, reason: StopReason, errno: u32) -> &mut Self {
         self.header_u32(offset_of!(ProcessHeader, stop_reason), reason as u32);
         self.header_u32(offset_of!(ProcessHeader, stop_errno), errno);
+        self
+    }
+
+    /// Windows are as small as what they hold at the end allows, for files that are kept.
+    pub fn small_windows(&mut self) -> &mut Self {
+        self.small_windows = true;
         self
     }
 
@@ -451,6 +463,19 @@ impl SpoolBuilder {
         self
     }
 
+    /// Any record that is an event.
+    pub fn record(&mut self, lane: LaneNumber, ticks: u64, record: &Extended<'_>) -> &mut Self {
+        self.extended(lane, ticks, true, record)
+    }
+
+    /// Bytes that the encoder does not write, or no longer.
+    pub fn raw(&mut self, lane: LaneNumber, bytes: &[u8]) -> &mut Self {
+        let ticks = self.lane_mut(lane).last.ticks;
+        self.make_room(lane, ticks, bytes.len());
+        self.lane_mut(lane).payload.extend_from_slice(bytes);
+        self
+    }
+
     fn stack(&self, lane: LaneNumber, node: u32) -> StackRef {
         let known = self.lanes[lane.0 as usize].stacks.get(&node);
         known.copied().unwrap_or(StackRef { c: node, python: 0 })
@@ -462,7 +487,7 @@ impl SpoolBuilder {
         if builder.payload.is_empty() {
             return self;
         }
-        let mut header = builder.header(lane);
+        let mut header = builder.header(lane, builder.window_size(self.small_windows));
         let checksum = layout::checksum(header.first_chunk().expect("a header has 64 bytes"), &builder.payload);
         let at = offset_of!(WindowHeader, checksum);
         header[at..at + 8].copy_from_slice(&checksum.to_le_bytes());
@@ -485,16 +510,18 @@ impl SpoolBuilder {
     pub fn write(&mut self, directory: &Path) -> io::Result<()> {
         let directory = directory.join(layout::SPOOL_DIRECTORY);
         fs::create_dir_all(&directory)?;
-        let pages = self.lanes.len() * (layout::WINDOW_SIZE / layout::WINDOW_PAGE);
-        self.header_u32(offset_of!(ProcessHeader, window_pages), pages as u32);
+        let sizes: Vec<u32> = self.lanes.iter().map(|lane| lane.window_size(self.small_windows)).collect();
+        let bytes: usize = sizes.iter().map(|size| layout::window_bytes(*size)).sum();
+        self.header_u32(offset_of!(ProcessHeader, window_pages), (bytes / layout::WINDOW_PAGE) as u32);
         self.header_u64(offset_of!(ProcessHeader, appended), self.appended.len() as u64);
         let windows = File::create(directory.join(layout::WINDOWS_FILE))?;
-        windows.set_len((layout::PROCESS_HEADER_SIZE + self.lanes.len() * layout::WINDOW_SIZE) as u64)?;
+        windows.set_len((layout::PROCESS_HEADER_SIZE + bytes) as u64)?;
         windows.write_all_at(&self.header, 0)?;
-        for (number, lane) in (0u32..).zip(&self.lanes) {
-            let offset = (layout::PROCESS_HEADER_SIZE + number as usize * layout::WINDOW_SIZE) as u64;
-            windows.write_all_at(&lane.header(LaneNumber(number)), offset)?;
+        let mut offset = layout::PROCESS_HEADER_SIZE as u64;
+        for ((number, lane), size) in (0u32..).zip(&self.lanes).zip(sizes) {
+            windows.write_all_at(&lane.header(LaneNumber(number), size), offset)?;
             windows.write_all_at(&lane.payload, offset + layout::WINDOW_HEADER_SIZE as u64)?;
+            offset += layout::window_bytes(size) as u64;
         }
         if !self.appended.is_empty() {
             fs::write(directory.join(layout::EVENTS_FILE), &self.appended)?;
@@ -592,13 +619,18 @@ impl SpoolBuilder {
 }
 
 impl LaneBuilder {
-    fn header(&self, lane: LaneNumber) -> [u8; layout::WINDOW_HEADER_SIZE] {
+    fn window_size(&self, small: bool) -> u32 {
+        let holds = |size: &u32| layout::window_bytes(*size) >= layout::WINDOW_HEADER_SIZE + self.payload.len();
+        (0..layout::LARGEST_WINDOW).find(|size| small && holds(size)).unwrap_or(layout::LARGEST_WINDOW)
+    }
+
+    fn header(&self, lane: LaneNumber, size: u32) -> [u8; layout::WINDOW_HEADER_SIZE] {
         let mut header = [0; layout::WINDOW_HEADER_SIZE];
         let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
         let base = self.base_ticks.unwrap_or(self.last.ticks);
         let progress = u64::from(self.generation) << 32 | self.payload.len() as u64;
         put(offset_of!(WindowHeader, magic), &layout::WINDOW_MAGIC.to_le_bytes());
-        put(offset_of!(WindowHeader, size), &layout::LARGEST_WINDOW.to_le_bytes());
+        put(offset_of!(WindowHeader, size), &size.to_le_bytes());
         put(offset_of!(WindowHeader, progress), &progress.to_le_bytes());
         put(offset_of!(WindowHeader, lane), &lane.0.to_le_bytes());
         put(offset_of!(WindowHeader, thread), &self.first_thread.to_le_bytes());

@@ -12,6 +12,7 @@ mod lane;
 mod process;
 mod records;
 mod spool;
+pub mod text;
 
 pub use crate::record::{FrameRecord, StackRef};
 pub use clock::{Stretch, Timeline};
