@@ -16,3 +16,4 @@ mod followers;
 pub mod keeper;
 pub mod layout;
 pub mod record;
+mod records;

@@ -8,41 +8,6 @@ pub mod kind {
     pub const NODE: u8 = 3;
 }
 
-/// The second byte of an extended record. A reader skips a type it does not know by the record's length.
-pub mod extended {
-    pub const THREAD: u8 = 1;
-    pub const MODULE: u8 = 2;
-    pub const CODE: u8 = 3;
-    pub const HOST_MAP: u8 = 5;
-    pub const HOST_UNMAP: u8 = 6;
-    pub const HOST_REMAP: u8 = 7;
-    /// As [`HOST_MAP`], which is no longer written, with the protection.
-    pub const HOST_MAP_PROTECTED: u8 = 8;
-    pub const HOST_PROTECT: u8 = 9;
-    pub const DEVICE_ALLOC: u8 = 16;
-    pub const DEVICE_FREE: u8 = 17;
-    pub const POOL_TOTAL: u8 = 18;
-    pub const OUT_OF_MEMORY: u8 = 19;
-    pub const VISIBLE_DEVICES: u8 = 24;
-    pub const SYSTEM: u8 = 32;
-    pub const MARK: u8 = 33;
-    pub const RANGE_START: u8 = 34;
-    pub const RANGE_END: u8 = 35;
-    pub const SNAPSHOT: u8 = 80;
-    pub const LAUNCH: u8 = 40;
-    pub const TASK: u8 = 41;
-    pub const KERNEL_NAME: u8 = 42;
-    pub const STREAM_EXPANSION: u8 = 43;
-    pub const DEVICE_CLOCK: u8 = 44;
-    pub const EXECUTIONS: u8 = 45;
-    pub const ATB_OPERATOR_START: u8 = 64;
-    pub const ATB_OPERATOR_END: u8 = 65;
-    pub const ATB_KERNEL: u8 = 66;
-    pub const ACCESS: u8 = 67;
-    pub const HEAP: u8 = 68;
-    pub const HEAP_END: u8 = 69;
-}
-
 /// What a program may do with mapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Protection(pub u8);

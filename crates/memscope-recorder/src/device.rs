@@ -206,7 +206,7 @@ pub(crate) fn note_visible_devices() {
                 return;
             }
             if let Some(text) = config::variable(b"ASCEND_RT_VISIBLE_DEVICES=") {
-                lane.writer.definition(ticks, &Extended::VisibleDevices(text));
+                lane.writer.definition(ticks, &Extended::VisibleDevices { text });
             }
         });
     }

@@ -379,7 +379,7 @@ impl Writer {
 
     /// Says whose events follow, in a lane whose thread has gone.
     pub(crate) fn change_thread(&mut self, thread: u32) {
-        self.definition(self.last.ticks, &Extended::Thread(thread));
+        self.definition(self.last.ticks, &Extended::Thread { thread });
         // From the next generation on the header says it. This one's header keeps naming the thread it began with, whose
         // events stand before the record.
         self.thread = thread;

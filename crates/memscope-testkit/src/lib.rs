@@ -154,7 +154,7 @@ impl SpoolBuilder {
     /// From here on the lane belongs to another thread.
     pub fn thread(&mut self, lane: LaneNumber, thread: u32) -> &mut Self {
         self.lane_mut(lane).thread = thread;
-        self.definition(lane, &Extended::Thread(thread))
+        self.definition(lane, &Extended::Thread { thread })
     }
 
     /// Counts events the lane could not record.
@@ -282,7 +282,7 @@ impl SpoolBuilder {
     }
 
     pub fn visible_devices(&mut self, lane: LaneNumber, list: &str) -> &mut Self {
-        self.definition(lane, &Extended::VisibleDevices(list.as_bytes()))
+        self.definition(lane, &Extended::VisibleDevices { text: list.as_bytes() })
     }
 
     pub fn system(&mut self, lane: LaneNumber, ticks: u64, kind: SystemKind, value: u64) -> &mut Self {

@@ -1,5 +1,6 @@
 //! One lane's records, in the order they were written.
-use super::records::{self, Launch, Record};
+use super::fields::{Tail, execution_line, names};
+use super::records::{self, LaneRecord, Record};
 use super::spool::{Block, Place, Spool};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
 use crate::encode::{Deltas, NodeDeltas};
@@ -21,8 +22,6 @@ pub struct LaneCursor {
     last: Deltas,
     last_node: Box<NodeDeltas>,
     thread: u32,
-    /// Texts given numbers so far.
-    texts: u32,
     /// The rest of a record of executions.
     batch: Option<Batch>,
     /// The last path of the generation at hand.
@@ -54,7 +53,6 @@ impl LaneCursor {
             last: Deltas::at(0),
             last_node: Box::default(),
             thread: 0,
-            texts: 0,
             batch: None,
             path: Vec::new(),
             damage: Vec::new(),
@@ -98,40 +96,18 @@ impl LaneCursor {
                 };
                 self.at += length;
                 match record {
-                    Record::Event { stack, kind } => {
-                        return Ok(Some(Event { ticks, thread: self.thread, stack, kind }));
-                    }
-                    Record::TextEvent { text, kind } => {
-                        self.texts = self.texts.wrapping_add(1);
-                        define(Definition::Text { id: self.texts, text });
-                        let kind = match kind {
-                            EventKind::RangeStart { id, .. } => EventKind::RangeStart { id, text: self.texts },
-                            EventKind::Snapshot { device, .. } => EventKind::Snapshot { device, text: self.texts },
-                            _ => EventKind::Mark { text: self.texts },
-                        };
-                        return Ok(Some(Event { ticks, thread: self.thread, stack: StackRef::NONE, kind }));
-                    }
-                    Record::LaunchEvent { stack, texts, kind } => {
-                        let Ok(Launch { path, name }) = records::launch_texts(texts, kind, &mut self.path) else {
+                    Record::Event { stack, kind, tail } => {
+                        if tail != Tail::Nothing && !define_tail(tail, &mut self.path, define) {
                             self.at -= length;
                             self.give_up();
                             break;
-                        };
-                        define(Definition::Launch { path, name });
+                        }
                         return Ok(Some(Event { ticks, thread: self.thread, stack, kind }));
                     }
-                    Record::TensorEvent { tensor, kind } => {
-                        let Ok(shape) = records::tensor(tensor) else {
-                            self.at -= length;
-                            self.give_up();
-                            break;
-                        };
-                        define(Definition::Tensor(shape));
-                        return Ok(Some(Event { ticks, thread: self.thread, stack: StackRef::NONE, kind }));
-                    }
-                    Record::Thread(thread) => self.thread = thread,
                     Record::Definition(definition) => define(definition),
-                    Record::Executions { device, streams, lines } => {
+                    Record::Lane { record: LaneRecord::Thread { thread }, .. } => self.thread = thread,
+                    Record::Lane { record: LaneRecord::Executions { device }, tail } => {
+                        let Tail::Lines { streams, lines } = tail else { continue };
                         let lines = self.at - lines.len()..self.at;
                         self.batch = Some(Batch { ticks, device, streams, lines, last: Execution::default() });
                         if let Some(event) = self.next_execution() {
@@ -151,7 +127,7 @@ impl LaneCursor {
     fn next_execution(&mut self) -> Option<Event> {
         let batch = self.batch.as_mut()?;
         let bytes = self.payload.get(batch.lines.clone()).filter(|bytes| !bytes.is_empty());
-        match bytes.map(|bytes| records::execution_line(bytes, batch.streams, batch.last)) {
+        match bytes.map(|bytes| execution_line(bytes, batch.streams, batch.last)) {
             Some(Ok((line, length))) => {
                 batch.lines.start += length;
                 batch.last = line;
@@ -231,4 +207,24 @@ impl LaneCursor {
         }
         Ok(true)
     }
+}
+
+/// Hands over what an event has besides its fields; `false` if it makes no sense. `path` is the last one of the generation.
+fn define_tail(tail: Tail<'_>, path: &mut Vec<u8>, define: &mut dyn FnMut(Definition<'_>)) -> bool {
+    let (bytes, has_name) = match tail {
+        Tail::Operator(bytes) => (bytes, true),
+        Tail::Kernel(bytes) => (bytes, false),
+        Tail::Label(text) => {
+            define(Definition::Text { text });
+            return true;
+        }
+        Tail::Tensor(shape) => {
+            define(Definition::Tensor(shape));
+            return true;
+        }
+        Tail::Nothing | Tail::Lines { .. } => return true,
+    };
+    let Ok(names) = names(bytes, has_name, path) else { return false };
+    define(Definition::Launch { path: names.path, name: names.name });
+    true
 }

@@ -6,20 +6,25 @@
 //! [`LaneCursor::next_event`].
 mod clock;
 mod error;
+mod fields;
 #[cfg(test)]
 mod kernel_record_tests;
 mod lane;
+mod nodes;
 mod process;
 mod records;
+#[cfg(test)]
+mod round_trips;
 mod spool;
 pub mod text;
 
 pub use crate::record::{FrameRecord, StackRef};
 pub use clock::{Stretch, Timeline};
 pub use error::{Damage, SpoolError};
+pub use fields::TensorShape;
 pub use lane::LaneCursor;
 pub use process::{ProcessInfo, ProcessState};
-pub use records::{Definition, Event, EventKind, TensorShape};
+pub use records::{Definition, Event, EventKind};
 pub use spool::Spool;
 
 /// A little-endian integer at `offset`, if the bytes reach that far.

@@ -2,9 +2,9 @@
 //!
 //! For people, and for the golden spools, whose text must not depend on how this crate names its types. Addresses, words of a
 //! device and hashes are hexadecimal, codes are their numbers, texts are quoted with everything but ASCII escaped.
-use super::{Definition, Event, EventKind, LaneCursor, Spool, SpoolError, StackRef};
+use super::{Definition, Event, LaneCursor, Spool, SpoolError, StackRef};
 use crate::layout;
-use crate::record::FrameRecord;
+use crate::record::{Execution, FrameRecord};
 use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
@@ -16,7 +16,7 @@ pub fn of_spool(spool: &Spool) -> Result<String, SpoolError> {
         let mut cursor = LaneCursor::new(lane);
         line(&mut text, "lane", |line| line.number("number", lane));
         while let Some(event) = {
-            let mut define = |definition: Definition<'_>| self::definition(&mut text, definition);
+            let mut define = |definition: Definition<'_>| named(&mut text, |line| definition.show(line));
             cursor.next_event(spool, &mut define)?
         } {
             self::event(&mut text, &event);
@@ -74,194 +74,22 @@ fn process(text: &mut String, spool: &Spool) {
 
 fn event(text: &mut String, event: &Event) {
     let _ = write!(text, "{} ", event.ticks);
-    line(text, name_of(&event.kind), |line| {
-        fields_of(&event.kind, line);
+    named(text, |line| {
+        let name = event.kind.show(line);
         line.number("thread", event.thread);
         if event.stack != StackRef::NONE {
             line.number("c", event.stack.c);
             line.number("python", event.stack.python);
         }
+        name
     });
 }
 
-fn name_of(kind: &EventKind) -> &'static str {
-    match kind {
-        EventKind::HostAlloc { .. } => "host_alloc",
-        EventKind::HostFree { .. } => "host_free",
-        EventKind::HostMap { .. } => "host_map",
-        EventKind::HostProtect { .. } => "host_protect",
-        EventKind::HostUnmap { .. } => "host_unmap",
-        EventKind::HostRemap { .. } => "host_remap",
-        EventKind::DeviceAlloc { .. } => "device_alloc",
-        EventKind::DeviceFree { .. } => "device_free",
-        EventKind::PoolTotal { .. } => "pool_total",
-        EventKind::OutOfMemory { .. } => "out_of_memory",
-        EventKind::System { .. } => "system",
-        EventKind::Mark { .. } => "mark",
-        EventKind::RangeStart { .. } => "range_start",
-        EventKind::RangeEnd { .. } => "range_end",
-        EventKind::Snapshot { .. } => "snapshot",
-        EventKind::Launch => "launch",
-        EventKind::Task { .. } => "task",
-        EventKind::StreamExpansion { .. } => "stream_expansion",
-        EventKind::DeviceClock { .. } => "device_clock",
-        EventKind::Execution { .. } => "execution",
-        EventKind::AtbOperatorStart { .. } => "atb_operator_start",
-        EventKind::AtbOperatorEnd { .. } => "atb_operator_end",
-        EventKind::AtbKernel { .. } => "atb_kernel",
-        EventKind::Access { .. } => "access",
-        EventKind::Heap { .. } => "heap",
-        EventKind::HeapEnd { .. } => "heap_end",
-    }
-}
-
-fn fields_of(kind: &EventKind, line: &mut Line<'_>) {
-    match *kind {
-        EventKind::HostAlloc { address, size } | EventKind::HostUnmap { address, size } => {
-            line.word("address", address);
-            line.number("size", size);
-        }
-        EventKind::HostFree { address } => line.word("address", address),
-        EventKind::HostMap { address, size, protection } | EventKind::HostProtect { address, size, protection } => {
-            line.word("address", address);
-            line.number("size", size);
-            line.number("protection", protection.0);
-        }
-        EventKind::HostRemap { old, old_size, new, new_size } => {
-            line.word("old", old);
-            line.number("old_size", old_size);
-            line.word("new", new);
-            line.number("new_size", new_size);
-        }
-        EventKind::DeviceAlloc { space, device, address, size, attributes } => {
-            line.number("space", space as u8);
-            line.number("device", device);
-            line.word("address", address);
-            line.number("size", size);
-            line.number("attributes", attributes);
-        }
-        EventKind::DeviceFree { space, address } | EventKind::HeapEnd { space, address } => {
-            line.number("space", space as u8);
-            line.word("address", address);
-        }
-        EventKind::PoolTotal { space, device, total } => {
-            line.number("space", space as u8);
-            line.number("device", device);
-            line.number("total", total);
-        }
-        EventKind::OutOfMemory { space, device, size, flag } => {
-            line.number("space", space as u8);
-            line.number("device", device);
-            line.number("size", size);
-            line.number("flag", flag);
-        }
-        EventKind::System { kind, value } => {
-            line.number("kind", kind as u8);
-            line.number("value", value);
-        }
-        EventKind::Mark { .. } | EventKind::Launch => {}
-        EventKind::RangeStart { id, .. } | EventKind::RangeEnd { id } => line.number("id", id),
-        EventKind::Snapshot { device, .. } => line.number("device", device),
-        EventKind::Task { device, stream, task, name } => {
-            line.number("device", device);
-            line.number("stream", stream);
-            line.number("task", task);
-            line.word("name", name);
-        }
-        EventKind::StreamExpansion { status } => line.number("status", status),
-        EventKind::DeviceClock { device, frequency_khz, counter, width } => {
-            line.number("device", device);
-            line.number("frequency_khz", frequency_khz);
-            line.word("counter", counter);
-            line.number("width", width);
-        }
-        EventKind::Execution { device, streams, line: log } => {
-            line.number("device", device);
-            line.number("streams", u8::from(streams));
-            line.number("stream", log.stream);
-            line.number("task", log.task);
-            line.number("unit", log.unit);
-            line.number("end", u8::from(log.end));
-            line.word("counter", log.counter);
-        }
-        EventKind::AtbOperatorStart { launch, device, workspace, workspace_size } => {
-            line.number("launch", launch);
-            line.number("device", device);
-            line.word("workspace", workspace);
-            line.number("workspace_size", workspace_size);
-        }
-        EventKind::AtbOperatorEnd { launch } => line.number("launch", launch),
-        EventKind::AtbKernel { phase, device } => {
-            line.number("phase", phase as u8);
-            line.number("device", device);
-        }
-        EventKind::Access { mode, owner, device, address, size } => {
-            line.number("mode", mode as u8);
-            line.number("owner", owner as u8);
-            line.number("device", device);
-            line.word("address", address);
-            line.number("size", size);
-        }
-        EventKind::Heap { space, device, address, size } => {
-            line.number("space", space as u8);
-            line.number("device", device);
-            line.word("address", address);
-            line.number("size", size);
-        }
-    }
-}
-
-fn definition(text: &mut String, definition: Definition<'_>) {
-    match definition {
-        Definition::Module { id, start, end, bias, build_id, path } => line(text, "module", |line| {
-            line.number("id", id);
-            line.word("start", start);
-            line.word("end", end);
-            line.word("bias", bias);
-            line.text("build_id", build_id);
-            line.text("path", path);
-        }),
-        Definition::Code { id, python_version, first_line, file, function, line_table } => line(text, "code", |line| {
-            line.number("id", id);
-            line.number("python_version", python_version);
-            line.number("first_line", first_line);
-            line.text("file", file);
-            line.text("function", function);
-            line.text("line_table", line_table);
-        }),
-        Definition::Node { id, parent, frame } => line(text, "node", |line| {
-            line.number("id", id);
-            line.number("parent", parent);
-            match frame {
-                FrameRecord::C { module, offset } => {
-                    line.number("module", module);
-                    line.word("offset", offset);
-                }
-                FrameRecord::Unknown { address } => line.word("address", address),
-                FrameRecord::Python { code, instruction } => {
-                    line.number("code", code);
-                    line.number("instruction", instruction);
-                }
-            }
-        }),
-        Definition::Text { text: bytes, .. } => line(text, "text", |line| line.text("text", bytes)),
-        Definition::VisibleDevices { text: bytes } => line(text, "visible_devices", |line| line.text("text", bytes)),
-        Definition::KernelName { hash, text: bytes } => line(text, "kernel_name", |line| {
-            line.word("hash", hash);
-            line.text("text", bytes);
-        }),
-        Definition::Launch { path, name } => line(text, "names", |line| {
-            line.text("path", path);
-            line.text("name", name);
-        }),
-        Definition::Tensor(shape) => line(text, "tensor", |line| {
-            line.number("dtype", shape.dtype);
-            line.number("format", shape.format);
-            for dimension in shape.dimensions() {
-                line.number("dimension", dimension);
-            }
-        }),
-    }
+/// A line whose name is known with its fields; in the table it is in capitals.
+fn named(text: &mut String, fields: impl FnOnce(&mut Line<'_>) -> &'static str) {
+    let mut shown = String::new();
+    let name = fields(&mut Line(&mut shown));
+    let _ = writeln!(text, "{}{shown}", name.to_ascii_lowercase());
 }
 
 fn line(text: &mut String, name: &str, fields: impl FnOnce(&mut Line<'_>)) {
@@ -271,18 +99,40 @@ fn line(text: &mut String, name: &str, fields: impl FnOnce(&mut Line<'_>)) {
 }
 
 /// The fields of a line.
-struct Line<'a>(&'a mut String);
+pub(super) struct Line<'a>(&'a mut String);
 
 impl Line<'_> {
-    fn number(&mut self, name: &str, value: impl fmt::Display) {
+    pub(super) fn number(&mut self, name: &str, value: impl fmt::Display) {
         let _ = write!(self.0, " {name}={value}");
     }
 
-    fn word(&mut self, name: &str, value: u64) {
+    pub(super) fn word(&mut self, name: &str, value: u64) {
         let _ = write!(self.0, " {name}={value:#x}");
     }
 
-    fn text(&mut self, name: &str, bytes: &[u8]) {
+    pub(super) fn text(&mut self, name: &str, bytes: &[u8]) {
         let _ = write!(self.0, " {name}=\"{}\"", bytes.escape_ascii());
+    }
+
+    pub(super) fn frame(&mut self, frame: FrameRecord) {
+        match frame {
+            FrameRecord::C { module, offset } => {
+                self.number("module", module);
+                self.word("offset", offset);
+            }
+            FrameRecord::Unknown { address } => self.word("address", address),
+            FrameRecord::Python { code, instruction } => {
+                self.number("code", code);
+                self.number("instruction", instruction);
+            }
+        }
+    }
+
+    pub(super) fn execution(&mut self, line: Execution) {
+        self.number("stream", line.stream);
+        self.number("task", line.task);
+        self.number("unit", line.unit);
+        self.number("end", u8::from(line.end));
+        self.word("counter", line.counter);
     }
 }

@@ -8,6 +8,7 @@
 //! word; in any other a field is stored as eight bytes and the cursor advanced by its length. So every event needs
 //! [`MAX_EVENT`] bytes of room although it keeps four to nine.
 mod extended;
+pub(crate) mod fields;
 mod nodes;
 mod output;
 

@@ -1,0 +1,149 @@
+//! The table of extended records: whatever is rarer than an allocation. A row is all there is to a record's type.
+//!
+//! ```text
+//! CODE NAME Variant { field: Type as Encoding, … } with Tail(field: Type, …);
+//! ```
+//! From it are made: the encoder's `Extended` with its room and its bytes (`encode/extended.rs`), the decoder and what it hands
+//! out, `Definition` and `EventKind` (`decode/records.rs`), the text form (`decode/text.rs`), a round trip of every type
+//! (`decode/round_trips.rs`), and what `docs/format.md` must say. Fields stand in the order of their bytes. A *tail* is what an
+//! event's kind does not hold: its stack, and what the reader hands out as a definition just before the event.
+//!
+//! A code is never used again for something else. In each group codes are in order of number.
+
+/// Calls the macro `$make` with all rows.
+macro_rules! records {
+    ($make:ident) => {
+        $make! {
+            // What a reader of the lane needs itself.
+            lane {
+                /// From here on the lane belongs to this thread.
+                1 THREAD Thread { thread: u32 as Varint };
+                /// Lines of a device's task log, at most [`MOST_EXECUTIONS`](crate::record::MOST_EXECUTIONS); `streams` says
+                /// whether the device tells the stream.
+                45 EXECUTIONS Executions { device: u32 as Varint } with Lines(streams: bool, lines: &'a [Execution]);
+            }
+            // What later records of the same lane refer to.
+            definitions {
+                2 MODULE Module {
+                    id: u32 as Varint,
+                    start: u64 as Word,
+                    end: u64 as Word,
+                    bias: u64 as Word,
+                    build_id: &'a [u8] as BuildId,
+                    path: &'a [u8] as Name,
+                };
+                3 CODE Code {
+                    id: u32 as Varint,
+                    python_version: u16 as Varint,
+                    first_line: u32 as Varint,
+                    file: &'a [u8] as Name,
+                    function: &'a [u8] as Name,
+                    line_table: &'a [u8] as LineTable,
+                };
+                /// `ASCEND_RT_VISIBLE_DEVICES` as it stood at the first event of a device.
+                24 VISIBLE_DEVICES VisibleDevices { text: &'a [u8] as Name };
+                /// What a kernel's hash stands for, in all lanes.
+                42 KERNEL_NAME KernelName { hash: u64 as Word, text: &'a [u8] as Name };
+            }
+            // What happened in the process.
+            events {
+                6 HOST_UNMAP HostUnmap { address: u64 as Word, size: u64 as Varint } with Stack(stack: StackRef);
+                /// A mapping was moved or resized: whatever was mapped at `old` is at `new`; whether it was anonymous memory, only its
+                /// history tells.
+                7 HOST_REMAP HostRemap {
+                    old: u64 as Word,
+                    old_size: u64 as Varint,
+                    new: u64 as Word,
+                    new_size: u64 as Varint,
+                } with Stack(stack: StackRef);
+                /// Anonymous memory was mapped.
+                8 HOST_MAP HostMap {
+                    address: u64 as Word,
+                    size: u64 as Varint,
+                    protection: Protection as Byte,
+                } with Stack(stack: StackRef);
+                /// `mprotect`: another protection for whatever is mapped there; whether that is anonymous memory, only its history
+                /// tells.
+                9 HOST_PROTECT HostProtect {
+                    address: u64 as Word,
+                    size: u64 as Varint,
+                    protection: Protection as Byte,
+                } with Stack(stack: StackRef);
+                /// `attributes`: for driver memory the low 8 bits are the module, the next 2 the page type (normal, huge, giant).
+                16 DEVICE_ALLOC DeviceAlloc {
+                    space: Space as Byte,
+                    device: u32 as Varint,
+                    address: u64 as DeviceAddress,
+                    size: u64 as Varint,
+                    attributes: u32 as Varint,
+                } with Stack(stack: StackRef);
+                17 DEVICE_FREE DeviceFree {
+                    space: Space as Byte,
+                    address: u64 as DeviceAddress,
+                } with Stack(stack: StackRef);
+                /// What a pool has reserved from now on.
+                18 POOL_TOTAL PoolTotal { space: Space as Byte, device: u32 as Varint, total: u64 as Varint };
+                /// The driver refused an allocation for want of memory.
+                19 OUT_OF_MEMORY OutOfMemory {
+                    space: Space as Byte,
+                    device: u32 as Varint,
+                    size: u64 as Varint,
+                    flag: u64 as Varint,
+                } with Stack(stack: StackRef);
+                32 SYSTEM System { kind: SystemKind as Byte, value: u64 as Varint };
+                33 MARK Mark {} with Label(text: &'a [u8]);
+                34 RANGE_START RangeStart { id: u64 as Varint } with Label(text: &'a [u8]);
+                35 RANGE_END RangeEnd { id: u64 as Varint };
+                /// A kernel is about to be launched by the lane's thread.
+                40 LAUNCH Launch;
+                /// The runtime gave a task its number. `task` is the word it reports, `name` the hash of the kernel's, 0 for none.
+                41 TASK Task { device: u32 as Varint, stream: u32 as Varint, task: u32 as Varint, name: u64 as Word };
+                /// Which way stream and task numbers are packed in the task log.
+                43 STREAM_EXPANSION StreamExpansion { status: u8 as Byte };
+                /// The device's counter at the record's time, give or take half of `width` ticks; the frequency is 0 if the device
+                /// does not say.
+                44 DEVICE_CLOCK DeviceClock {
+                    device: u32 as Varint,
+                    frequency_khz: u64 as Varint,
+                    counter: u64 as Word,
+                    width: u64 as Varint,
+                };
+                /// `launch` is the process's own count. A name that is empty is not known.
+                64 ATB_OPERATOR_START AtbOperatorStart {
+                    launch: u64 as Varint,
+                    device: u32 as Varint,
+                    workspace: u64 as DeviceAddress,
+                    workspace_size: u64 as Varint,
+                } with Operator(stack: StackRef, path: Path<'a>, name: &'a [u8]);
+                65 ATB_OPERATOR_END AtbOperatorEnd { launch: u64 as Varint };
+                66 ATB_KERNEL AtbKernel { phase: Phase as Byte, device: u32 as Varint } with Kernel(path: Path<'a>);
+                /// Of a tensor of the operator or kernel that began last in this lane. Dimensions beyond the eighth are left out.
+                67 ACCESS Access {
+                    mode: AccessMode as Byte,
+                    owner: TensorOwner as Byte,
+                    device: u32 as Varint,
+                    address: u64 as DeviceAddress,
+                    size: u64 as Varint,
+                } with Tensor(dtype: i32, format: i32, dimensions: &'a [i64]);
+                /// A pool took a range of memory to hand out.
+                68 HEAP Heap {
+                    space: Space as Byte,
+                    device: u32 as Varint,
+                    address: u64 as DeviceAddress,
+                    size: u64 as Varint,
+                };
+                /// A pool gave up the heap that begins there.
+                69 HEAP_END HeapEnd { space: Space as Byte, address: u64 as DeviceAddress };
+                /// The program asks what the memory of a device is at this moment.
+                80 SNAPSHOT Snapshot { device: u32 as Varint } with Label(name: &'a [u8]);
+            }
+            // Events that are no longer written, and what they lack.
+            superseded {
+                /// Before protections were recorded, all mapped memory counted.
+                5 OLD_HOST_MAP HostMap { address: u64 as Word, size: u64 as Varint } with Stack(stack: StackRef),
+                    without { protection: Protection::READ_WRITE };
+            }
+        }
+    };
+}
+pub(crate) use records;
