@@ -1,6 +1,6 @@
 //! How fields of extended records are read: the other half of `encode/fields.rs`. Nothing in the bytes is trusted.
 use super::text::Line;
-use super::u64_at;
+use super::{Definition, u64_at};
 use crate::encode::fields::{
     Byte, DeviceAddress, InByte, Kernel, Label, Lines, Number, Operator, Stack, Tensor, Text, Varint, Word,
 };
@@ -100,7 +100,8 @@ impl<'a, const LIMIT: usize> Decode<'a, &'a [u8]> for Text<LIMIT> {
     }
 }
 
-/// What follows an event's own fields, besides its stack. What needs the records before it is left to the cursor to read.
+/// What follows an event's own fields, besides its stack. What is large, or needs the
+/// records before it, is left to the cursor to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tail<'a> {
     Nothing,
@@ -109,7 +110,8 @@ pub(super) enum Tail<'a> {
     Operator(&'a [u8]),
     /// For [`names`]: a path.
     Kernel(&'a [u8]),
-    Tensor(TensorShape),
+    /// For [`tensor`].
+    Tensor(&'a [u8]),
     /// To be read one by one with [`execution_line`].
     Lines {
         streams: bool,
@@ -146,12 +148,7 @@ impl Kernel {
 
 impl Tensor {
     pub(super) fn get<'a>(fields: &mut Fields<'a>, _: &mut Deltas) -> Read<'a> {
-        let mut shape = TensorShape { dtype: fields.code()?, format: fields.code()?, ..TensorShape::default() };
-        shape.rank = fields.small()? as usize;
-        for place in shape.dimensions.get_mut(..shape.rank).ok_or(Nonsense)? {
-            *place = from_zigzag(fields.varint()?) as i64;
-        }
-        Ok((StackRef::NONE, Tail::Tensor(shape)))
+        Ok((StackRef::NONE, Tail::Tensor(fields.rest())))
     }
 }
 
@@ -195,16 +192,18 @@ pub(super) fn execution_line(bytes: &[u8], streams: bool, last: Execution) -> Re
     Ok((line, fields.at))
 }
 
-/// Path and name of an operator, or the path of a kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Names<'a> {
-    pub(super) path: &'a [u8],
-    /// Empty if there is none.
-    pub(super) name: &'a [u8],
+pub(super) fn tensor(bytes: &[u8]) -> Result<TensorShape, Nonsense> {
+    let mut fields = Fields { bytes, at: 0 };
+    let mut shape = TensorShape { dtype: fields.code()?, format: fields.code()?, ..TensorShape::default() };
+    shape.rank = fields.small()? as usize;
+    for place in shape.dimensions.get_mut(..shape.rank).ok_or(Nonsense)? {
+        *place = from_zigzag(fields.varint()?) as i64;
+    }
+    Ok(shape)
 }
 
-/// Turns `path`, the lane's last one, into that of the operator or kernel.
-pub(super) fn names<'a>(bytes: &'a [u8], has_name: bool, path: &'a mut Vec<u8>) -> Result<Names<'a>, Nonsense> {
+/// Turns `path`, the lane's last one, into that of the operator or kernel, and reads the name, which is empty if there is none.
+pub(super) fn names<'a>(bytes: &'a [u8], has_name: bool, path: &'a mut Vec<u8>) -> Result<Definition<'a>, Nonsense> {
     let mut fields = Fields { bytes, at: 0 };
     let shared = fields.small()? as usize;
     if shared > path.len() {
@@ -216,13 +215,13 @@ pub(super) fn names<'a>(bytes: &'a [u8], has_name: bool, path: &'a mut Vec<u8>) 
         return Err(Nonsense);
     }
     if !has_name {
-        return Ok(Names { path, name: b"" });
+        return Ok(Definition::Launch { path, name: b"" });
     }
     let name = match fields.small()? as usize {
         0 => fields.text()?,
         length => path.get(path.len().wrapping_sub(length)..).ok_or(Nonsense)?,
     };
-    Ok(Names { path, name })
+    Ok(Definition::Launch { path, name })
 }
 
 /// The node number at a zigzag distance from another.
@@ -248,6 +247,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
+    #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, Nonsense> {
         Ok(self.take(1)?[0])
     }
@@ -263,6 +263,7 @@ impl<'a> Fields<'a> {
         Ok(taken.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
+    #[inline(always)]
     pub(super) fn varint(&mut self) -> Result<u64, Nonsense> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -275,6 +276,7 @@ impl<'a> Fields<'a> {
         Err(Nonsense)
     }
 
+    #[inline]
     pub(super) fn small(&mut self) -> Result<u32, Nonsense> {
         u32::try_from(self.varint()?).map_err(|_| Nonsense)
     }

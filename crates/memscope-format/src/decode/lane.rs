@@ -1,5 +1,5 @@
 //! One lane's records, in the order they were written.
-use super::fields::{Tail, execution_line, names};
+use super::fields::{Tail, execution_line, names, tensor};
 use super::records::{self, LaneRecord, Record};
 use super::spool::{Block, Place, Spool};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
@@ -97,7 +97,7 @@ impl LaneCursor {
                 self.at += length;
                 match record {
                     Record::Event { stack, kind, tail } => {
-                        if tail != Tail::Nothing && !define_tail(tail, &mut self.path, define) {
+                        if !matches!(tail, Tail::Nothing) && !define_tail(tail, &mut self.path, define) {
                             self.at -= length;
                             self.give_up();
                             break;
@@ -211,20 +211,12 @@ impl LaneCursor {
 
 /// Hands over what an event has besides its fields; `false` if it makes no sense. `path` is the last one of the generation.
 fn define_tail(tail: Tail<'_>, path: &mut Vec<u8>, define: &mut dyn FnMut(Definition<'_>)) -> bool {
-    let (bytes, has_name) = match tail {
-        Tail::Operator(bytes) => (bytes, true),
-        Tail::Kernel(bytes) => (bytes, false),
-        Tail::Label(text) => {
-            define(Definition::Text { text });
-            return true;
-        }
-        Tail::Tensor(shape) => {
-            define(Definition::Tensor(shape));
-            return true;
-        }
+    let definition = match tail {
         Tail::Nothing | Tail::Lines { .. } => return true,
+        Tail::Label(text) => Ok(Definition::Text { text }),
+        Tail::Operator(bytes) => names(bytes, true, path),
+        Tail::Kernel(bytes) => names(bytes, false, path),
+        Tail::Tensor(bytes) => tensor(bytes).map(Definition::Tensor),
     };
-    let Ok(names) = names(bytes, has_name, path) else { return false };
-    define(Definition::Launch { path: names.path, name: names.name });
-    true
+    definition.map(define).is_ok()
 }

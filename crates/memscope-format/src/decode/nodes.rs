@@ -4,7 +4,8 @@ use super::fields::{Fields, Nonsense, from_zigzag};
 use crate::encode::NodeDeltas;
 use crate::record::{FrameRecord, frame, node_parent};
 
-/// A node, whose first byte is `first`.
+/// A node, whose first byte is `first`. In its only caller: a definition is large, and nodes are many.
+#[inline(always)]
 pub(super) fn node<'a>(fields: &mut Fields<'a>, first: u8, last: &mut NodeDeltas) -> Result<Definition<'a>, Nonsense> {
     let (frame_kind, below) = (first >> 2 & 3, first >> 4 & 3);
     let (known, numbered) = (first & 1 << 6 != 0, first & 1 << 7 != 0);

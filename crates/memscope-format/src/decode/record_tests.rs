@@ -1,6 +1,6 @@
 //! Events of host memory and nodes come back as they were written, and bytes that are none are refused. Extended records: see
 //! `round_trips`.
-use super::super::fields::names;
+use super::super::fields::{names, tensor};
 use super::*;
 use crate::encode::{self, MAX_EVENT};
 use crate::record::{MOST_DIMENSIONS, stack_field};
@@ -72,12 +72,14 @@ proptest! {
         match extended_record(record_type, &bytes, &mut Deltas::at(0)) {
             Ok(Record::Event { tail: Tail::Operator(texts) | Tail::Kernel(texts), kind, .. }) => {
                 let has_name = matches!(kind, EventKind::AtbOperatorStart { .. });
-                if let Ok(names) = names(texts, has_name, &mut path.clone()) {
-                    prop_assert!(names.path.len() <= path.len() + bytes.len());
+                if let Ok(Definition::Launch { path: read, .. }) = names(texts, has_name, &mut path.clone()) {
+                    prop_assert!(read.len() <= path.len() + bytes.len());
                 }
             }
-            Ok(Record::Event { tail: Tail::Tensor(shape), .. }) => {
-                prop_assert!(shape.dimensions().len() <= MOST_DIMENSIONS);
+            Ok(Record::Event { tail: Tail::Tensor(bytes), .. }) => {
+                if let Ok(shape) = tensor(bytes) {
+                    prop_assert!(shape.dimensions().len() <= MOST_DIMENSIONS);
+                }
             }
             _ => {}
         }
@@ -146,8 +148,8 @@ fn a_frame_met_before_costs_one_byte() {
 #[test]
 fn a_path_that_shares_more_than_there_was_is_nonsense() {
     assert!(names(&[3, 1, b'x'], false, &mut b"ab".to_vec()).is_err());
-    let path = names(&[2, 1, b'x'], false, &mut b"ab".to_vec()).map(|names| names.path.to_vec());
-    assert_eq!(path, Ok(b"abx".to_vec()));
+    let mut path = b"ab".to_vec();
+    assert_eq!(names(&[2, 1, b'x'], false, &mut path), Ok(Definition::Launch { path: b"abx", name: b"" }));
 }
 
 #[test]

@@ -87,9 +87,9 @@ macro_rules! make_decoder {
         pub enum EventKind {
             HostAlloc { address: u64, size: u64 },
             HostFree { address: u64 },
+            $($(#[$event_meta])* $event $({ $($field: $type),* })?,)*
             /// A line of a device's task log. The event's time is when it was read; `streams` says whether it has a stream.
             Execution { device: u32, streams: bool, line: Execution },
-            $($(#[$event_meta])* $event $({ $($field: $type),* })?,)*
         }
 
         fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) -> Result<Record<'a>, Nonsense> {

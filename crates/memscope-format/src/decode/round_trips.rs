@@ -1,6 +1,6 @@
 //! Every row of the table: what is encoded comes back, `docs/format.md` says how it is written, and a golden spool holds it. All of it
 //! is made from the table, so that a type without does not exist; an encoding or tail without a sample does not build.
-use super::fields::{FromByte, Tail, execution_line, names};
+use super::fields::{FromByte, Tail, execution_line, names, tensor};
 use super::records::{Definition, EventKind, LaneRecord, Record, read};
 use crate::encode::fields::{
     BuildId, Byte, DeviceAddress, Kernel, Label, LineTable, Lines, Name, Number, Operator, Stack, Tensor, Text, Varint,
@@ -195,8 +195,8 @@ impl<'a> SampledTail<'a> for Kernel {
 
     fn check(samples: &mut Samples<'a>, (path,): Self::Parts, stack: StackRef, tail: Tail<'_>) {
         let Tail::Kernel(bytes) = tail else { panic!("{tail:?}") };
-        let read = names(bytes, false, &mut samples.read_path).unwrap();
-        assert_eq!((stack, read.path, read.name), (StackRef::NONE, path.kept(), &b""[..]));
+        let expected = Definition::Launch { path: path.kept(), name: b"" };
+        assert_eq!((stack, names(bytes, false, &mut samples.read_path)), (StackRef::NONE, Ok(expected)));
     }
 }
 
@@ -213,8 +213,8 @@ impl<'a> SampledTail<'a> for Operator {
 
     fn check(samples: &mut Samples<'a>, parts: Self::Parts, stack: StackRef, tail: Tail<'_>) {
         let Tail::Operator(bytes) = tail else { panic!("{tail:?}") };
-        let read = names(bytes, true, &mut samples.read_path).unwrap();
-        assert_eq!((stack, read.path, read.name), (parts.0, parts.1.kept(), Name::kept(parts.2)));
+        let expected = Definition::Launch { path: parts.1.kept(), name: Name::kept(parts.2) };
+        assert_eq!((stack, names(bytes, true, &mut samples.read_path)), (parts.0, Ok(expected)));
     }
 }
 
@@ -228,7 +228,8 @@ impl<'a> SampledTail<'a> for Tensor {
     }
 
     fn check(_: &mut Samples<'a>, (dtype, format, dimensions): Self::Parts, stack: StackRef, tail: Tail<'_>) {
-        let Tail::Tensor(shape) = tail else { panic!("{tail:?}") };
+        let Tail::Tensor(bytes) = tail else { panic!("{tail:?}") };
+        let shape = tensor(bytes).unwrap();
         assert_eq!((stack, shape.dtype, shape.format), (StackRef::NONE, dtype, format));
         assert_eq!(shape.dimensions(), &dimensions[..dimensions.len().min(MOST_DIMENSIONS)]);
     }
