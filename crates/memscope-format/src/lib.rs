@@ -17,3 +17,4 @@ pub mod keeper;
 pub mod layout;
 pub mod record;
 mod records;
+pub mod settings;

@@ -5,6 +5,7 @@ use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
 use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, Stacks, State, TraceEvent};
 use memscope_format::decode::Spool;
 use memscope_format::layout;
+use memscope_format::settings::RecordSettings;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -40,12 +41,17 @@ impl Process {
         };
         let spool = Arc::new(Spool::open(&spool)?);
         let settings = Settings::parse(&spool.process().config);
-        let stacks = Stacks::new(settings.depth("c"), settings.depth("py"));
+        let stacks = no_stacks(&spool.process().settings());
         Ok(Process { spool, settings, stacks, pass: Pass::Before })
     }
 
     pub fn info(&self) -> &ProcessInfo {
         self.spool.process()
+    }
+
+    /// What the recorder was told.
+    pub fn settings(&self) -> RecordSettings<'_> {
+        self.spool.process().settings()
     }
 
     /// A setting the process was recorded with, e.g. `c`, the number of native frames.
@@ -88,9 +94,9 @@ impl TraceSource for Process {
 
     fn step(&mut self, sinks: &mut [&mut dyn TraceSink]) -> Result<Status, ModelError> {
         if !matches!(self.pass, Pass::UnderWay(_)) {
-            let empty = Stacks::new(self.settings.depth("c"), self.settings.depth("py"));
-            let stacks = std::mem::replace(&mut self.stacks, empty);
-            self.pass = Pass::UnderWay(Box::new(Replay::new(&self.spool, &self.settings, stacks)?));
+            let settings = self.spool.process().settings();
+            let stacks = std::mem::replace(&mut self.stacks, no_stacks(&settings));
+            self.pass = Pass::UnderWay(Box::new(Replay::new(&self.spool, &settings, stacks)?));
         }
         let Pass::UnderWay(replay) = &mut self.pass else { return Ok(Status::Over) };
         let status = replay.step(&mut Fan(sinks));
@@ -132,4 +138,10 @@ pub(crate) fn spool_directory(directory: &Path) -> Option<PathBuf> {
         // A link to where they are not is told as such.
         windows.is_file() || windows.is_symlink()
     })
+}
+
+/// With as many frames as were asked for; all, where nothing usable is said.
+fn no_stacks(settings: &RecordSettings<'_>) -> Stacks {
+    let depth = |depth: Option<u32>| depth.map_or(usize::MAX, |depth| depth as usize);
+    Stacks::new(depth(settings.c_depth), depth(settings.python_depth))
 }

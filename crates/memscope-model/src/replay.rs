@@ -13,7 +13,6 @@ use crate::lane::Lane;
 use crate::operators::OpenOperators;
 use crate::ranges::{OpenRanges, ThreadDevices};
 use crate::selection::Gate;
-use crate::settings::Settings;
 use crate::task_log::{TaskLog, is_of_task_log};
 use crate::trace::{Status, TraceSink};
 use crate::{
@@ -23,6 +22,7 @@ use crate::{
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
 use memscope_format::layout::StopReason;
 use memscope_format::record::{Space, SystemKind, UNKNOWN_DEVICE};
+use memscope_format::settings::RecordSettings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
@@ -133,7 +133,7 @@ struct Pending {
 const NO_EVENT: Event = Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: EventKind::HostFree { address: 0 } };
 
 impl Replay {
-    pub(crate) fn new(spool: &Arc<Spool>, settings: &Settings, stacks: Stacks) -> Result<Replay, ModelError> {
+    pub(crate) fn new(spool: &Arc<Spool>, settings: &RecordSettings<'_>, stacks: Stacks) -> Result<Replay, ModelError> {
         let mut replay = Replay {
             timeline: spool.timeline(),
             stretch: Stretch::default(),

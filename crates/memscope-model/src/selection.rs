@@ -1,10 +1,10 @@
 //! What the user chose to see: devices, the time between `start` and `stop`, steps.
 use crate::facts::NothingChosen;
-use crate::settings::Settings;
 use crate::steps::{STEP_TEXT, StepSource, Steps};
 use crate::{Action, BlockEvent, BlockId, Device, Selection};
 use memscope_format::decode::{Definition, EventKind, LaneCursor, Spool, SpoolError};
 use memscope_format::record::SystemKind;
+use memscope_format::settings::{Mask, RecordSettings};
 use std::cell::Cell;
 
 /// Which devices were asked for; what a recording does not say was.
@@ -15,9 +15,8 @@ pub(crate) struct DeviceChoice {
 }
 
 impl DeviceChoice {
-    pub(crate) fn of(settings: &Settings) -> DeviceChoice {
-        let mask = settings.get("npu").and_then(|mask| u32::from_str_radix(mask, 16).ok());
-        DeviceChoice { cpu: settings.get("cpu") != Some("0"), npus: mask.unwrap_or(u32::MAX) }
+    pub(crate) fn of(settings: &RecordSettings<'_>) -> DeviceChoice {
+        DeviceChoice { cpu: settings.cpu != Some(false), npus: settings.npus.unwrap_or(Mask::ALL).0 }
     }
 
     #[inline]
@@ -78,16 +77,15 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// Looks through `spool` for what makes its steps, if steps were chosen.
-    pub(crate) fn new(settings: &Settings, spool: &Spool) -> Result<Gate, SpoolError> {
-        const DEFERRED: &str = "1";
-        let chosen = settings.numbers("steps");
+    pub(crate) fn new(settings: &RecordSettings<'_>, spool: &Spool) -> Result<Gate, SpoolError> {
+        let chosen: Vec<u64> = settings.steps.iter().flat_map(|steps| steps.iter()).map(u64::from).collect();
         let steps = match chosen.as_slice() {
             [] => None,
             _ => Some(ChosenSteps { numbers: chosen, source: step_source(spool)? }),
         };
         let mut gate = Gate {
             devices: DeviceChoice::of(settings),
-            tracing: settings.get("mode") != Some(DEFERRED),
+            tracing: settings.deferred != Some(true),
             steps,
             open: false,
             opened: false,

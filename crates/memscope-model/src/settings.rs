@@ -28,16 +28,6 @@ impl Settings {
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
-
-    /// The numbers in `a+b+c`; what is no number is left out.
-    pub(crate) fn numbers(&self, key: &str) -> Vec<u64> {
-        self.get(key).unwrap_or_default().split('+').filter_map(|number| number.parse().ok()).collect()
-    }
-
-    /// How many frames were asked for; all, where nothing usable is said.
-    pub(crate) fn depth(&self, key: &str) -> usize {
-        self.get(key).and_then(|value| value.parse().ok()).unwrap_or(usize::MAX)
-    }
 }
 
 /// Undoes the two escapes a value needs, `%3B` and `%25`; anything else stays as it is.
@@ -71,12 +61,6 @@ mod tests {
         assert_eq!(settings.get("name"), Some("a;b%c"));
         assert_eq!(settings.get("dir"), Some("/tmp/a;b=c%25"));
         assert_eq!(settings.get("b"), None);
-    }
-
-    #[test]
-    fn depths_that_say_nothing_mean_all() {
-        let settings = Settings::parse("c=7;py=x");
-        assert_eq!((settings.depth("c"), settings.depth("py"), settings.depth("z")), (7, usize::MAX, usize::MAX));
     }
 
     #[test]

@@ -1,9 +1,7 @@
-//! The recorder's settings: one environment variable, `key=value;…;dir=path`, read once per process image.
+//! The recorder's settings: one environment variable, read once per process image.
 use core::ffi::{CStr, c_char};
 use memscope_format::layout::CONFIG_CAPACITY;
-
-/// Set by the launcher; see `docs/format.md` for the keys.
-pub(crate) const VARIABLE: &[u8] = b"MSMEMSCOPE_RECORD=";
+use memscope_format::settings::{ENTRY, Mask, RecordSettings, event, level};
 
 /// What the launcher asked for, in the form the hot path wants it.
 #[derive(Clone, Copy)]
@@ -44,11 +42,16 @@ impl Wanted {
     pub(crate) const NOTHING: Wanted =
         Wanted { operators: false, kernels: false, accesses: false, kernel_accesses: false };
 
-    /// From the bits of the settings: level 1 op, 2 kernel; events 4 launch, 8 access.
-    fn from_bits(level: i64, events: i64) -> Wanted {
-        let (launch, accesses, kernel) = (events & 4 != 0, events & 8 != 0, level & 2 != 0);
+    fn of(settings: &RecordSettings<'_>) -> Wanted {
+        // Launches and accesses are those of NPUs; a mask without any asks for none.
+        if settings.npus == Some(Mask::NONE) {
+            return Wanted::NOTHING;
+        }
+        let (levels, events) = (settings.level.unwrap_or(0), settings.events.unwrap_or(0));
+        let (launch, accesses) = (events & event::LAUNCH != 0, events & event::ACCESS != 0);
+        let kernel = levels & level::KERNEL != 0;
         Wanted {
-            operators: launch && level & 1 != 0,
+            operators: launch && levels & level::OPERATOR != 0,
             kernels: launch && kernel,
             accesses,
             kernel_accesses: accesses && kernel,
@@ -79,20 +82,22 @@ impl Config {
         config.text.get_mut(..value.len())?.copy_from_slice(value);
         config.length = value.len();
         config.directory()?;
-        config.run_id = config.number(b"run").unwrap_or(0) as u64;
-        config.owner = config.number(b"owner").and_then(|owner| u32::try_from(owner).ok());
-        config.utc_offset_seconds = config.number(b"utc").unwrap_or(0);
-        config.c_depth = config.number(b"c").unwrap_or(0).clamp(0, 1000) as usize;
-        config.python_depth = config.number(b"py").unwrap_or(0).clamp(0, 1000) as usize;
-        config.deferred = config.number(b"mode") == Some(1);
-        // Launches and accesses are those of NPUs; a mask without any asks for none.
-        if config.value(b"npu") != Some(b"0") {
-            let (level, events) = (config.number(b"level"), config.number(b"events"));
-            config.wanted = Wanted::from_bits(level.unwrap_or(0), events.unwrap_or(0));
-        }
-        config.host = config.number(b"cpu") == Some(1);
-        config.size_cap = config.number(b"max").unwrap_or(0).max(0) as u64;
+        let settings = RecordSettings::parse(value);
+        let depth = |depth: Option<u32>| depth.unwrap_or(0).min(1000) as usize;
+        config.run_id = settings.run.unwrap_or(0);
+        config.owner = settings.owner;
+        config.utc_offset_seconds = i64::from(settings.utc_offset.unwrap_or(0));
+        config.c_depth = depth(settings.c_depth);
+        config.python_depth = depth(settings.python_depth);
+        config.deferred = settings.deferred == Some(true);
+        config.wanted = Wanted::of(&settings);
+        config.host = settings.cpu == Some(true);
+        config.size_cap = settings.max_size.unwrap_or(0);
         Some(config)
+    }
+
+    fn settings(&self) -> RecordSettings<'_> {
+        RecordSettings::parse(self.text())
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -101,45 +106,14 @@ impl Config {
 
     /// Where process directories are made.
     pub(crate) fn directory(&self) -> Option<&[u8]> {
-        self.value(b"dir").filter(|directory| directory.first() == Some(&b'/'))
+        self.settings().dir.filter(|directory| directory.first() == Some(&b'/'))
     }
 
     /// The first part of a process directory's name.
     pub(crate) fn brand(&self) -> &[u8] {
-        match self.value(b"brand") {
-            Some(b"msleaks") => b"msleaks",
+        match self.settings().brand {
+            Some("msleaks") => b"msleaks",
             _ => b"msmemscope",
-        }
-    }
-
-    fn number(&self, key: &[u8]) -> Option<i64> {
-        let value = self.value(key)?;
-        let (negative, digits) = match value.split_first()? {
-            (b'-', rest) => (true, rest),
-            _ => (false, value),
-        };
-        // Run ids use all 64 bits: wrap instead of failing.
-        let mut number = 0i64;
-        for digit in digits {
-            let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
-            number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
-        }
-        Some(if negative { number.wrapping_neg() } else { number })
-    }
-
-    /// The value of `key`. `dir` comes last and takes the rest, so that a path may hold a semicolon.
-    fn value(&self, key: &[u8]) -> Option<&[u8]> {
-        let mut rest = self.text();
-        loop {
-            if let Some(directory) = rest.strip_prefix(b"dir=") {
-                return (key == b"dir").then_some(directory);
-            }
-            let end = rest.iter().position(|byte| *byte == b';')?;
-            let (pair, tail) = rest.split_at(end);
-            if let Some(value) = pair.strip_prefix(key).and_then(|after| after.strip_prefix(b"=")) {
-                return Some(value);
-            }
-            rest = tail.get(1..)?;
         }
     }
 }
@@ -149,7 +123,7 @@ impl Config {
 /// The loader calls malloc, and so us, before libc has set `environ`; then the kernel's copy is read.
 pub(crate) fn from_environment() -> Option<Config> {
     match environment() {
-        Some(_) => Config::parse(variable(VARIABLE)?),
+        Some(_) => Config::parse(variable(ENTRY.as_bytes())?),
         None => from_kernel(),
     }
 }
@@ -183,7 +157,7 @@ fn environment() -> Option<*const *const c_char> {
 /// Reads `/proc/self/environ` piecewise; only our variable is kept.
 fn from_kernel() -> Option<Config> {
     let file = memscope_sys::open(c"/proc/self/environ", memscope_sys::O_RDONLY).ok()?;
-    let mut found = [0u8; VARIABLE.len() + CONFIG_CAPACITY];
+    let mut found = [0u8; ENTRY.len() + CONFIG_CAPACITY];
     let mut length = 0usize;
     let mut chunk = [0u8; 512];
     let mut config = None;
@@ -197,7 +171,7 @@ fn from_kernel() -> Option<Config> {
                 length += 1;
                 continue;
             }
-            if let Some(value) = found.get(..length).and_then(|entry| entry.strip_prefix(VARIABLE)) {
+            if let Some(value) = found.get(..length).and_then(|entry| entry.strip_prefix(ENTRY.as_bytes())) {
                 config = Config::parse(value);
                 break 'file;
             }

@@ -1,6 +1,7 @@
 //! The process header, read.
 use super::{u32_at, u64_at};
 use crate::layout::{self, ClockKind, ProcessHeader, StopReason};
+use crate::settings::RecordSettings;
 use std::ffi::OsStr;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
@@ -48,6 +49,10 @@ pub struct ProcessInfo {
 }
 
 impl ProcessInfo {
+    pub fn settings(&self) -> RecordSettings<'_> {
+        RecordSettings::parse(self.config.as_bytes())
+    }
+
     /// Python stacks were asked for, and the interpreter is of a version whose frames the recorder cannot read.
     pub fn python_unknown(&self) -> bool {
         self.notes & layout::notes::PYTHON_UNKNOWN != 0
