@@ -1,7 +1,9 @@
 //! Call stacks of real runs.
+use memscope_format::decode::{Definition, LaneCursor, Spool};
 use memscope_model::ProcessState;
 use memscope_tests::{Workshop, python, python_minor};
-use std::collections::{BTreeMap, HashMap};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -247,4 +249,41 @@ fn functions_of_a_program_whose_path_is_no_text_are_named() {
     let process = recording.only().assert_sound();
     assert_eq!(process.functions(process.allocations(31337)[0].at.stack), ["inner", "middle"]);
     assert_eq!(process.info.executable, program);
+}
+
+/// The frames of 2^18 paths are twice as many nodes, more than a lane's tree holds.
+#[test]
+fn definitions_that_are_forgotten_are_never_referred_to_again() {
+    let workshop = Workshop::new();
+    let program = workshop.compile("paths.c");
+    let recording = workshop.run_both(&workshop.recorder().c_stacks(40), || Command::new(&program));
+    let process = recording.only().assert_sound();
+    let stacks: HashSet<_> = process.allocations(31337).iter().map(|event| event.at.stack).collect();
+    assert_eq!(stacks.len(), 1 << 18, "each path is a stack of its own");
+
+    let spool = Spool::open(&process.directory.join("spool")).unwrap();
+    for lane in spool.lanes() {
+        let (defined, forgettings, most) = (Cell::new(0..0u32), Cell::new(0), Cell::new(0));
+        let mut define = |definition: Definition<'_>| match definition {
+            Definition::Node { id, parent, .. } => {
+                let range = defined.take();
+                let first = if range.is_empty() { id } else { range.start };
+                assert!(parent == 0 || parent >= first, "node {id} hangs below {parent}, which was forgotten");
+                most.set(most.get().max(id - first + 1));
+                defined.set(first..id + 1);
+            }
+            Definition::Forget {} => {
+                defined.set(0..0);
+                forgettings.set(forgettings.get() + 1);
+            }
+            _ => {}
+        };
+        let mut cursor = LaneCursor::new(lane);
+        while let Some(event) = cursor.next_event(&spool, &mut define).unwrap() {
+            let range = defined.take();
+            assert!(event.stack.c == 0 || range.contains(&event.stack.c), "{event:?} was forgotten: {range:?}");
+            defined.set(range);
+        }
+        assert!(forgettings.get() >= 2 && most.get() < 1 << 18, "{forgettings:?} {most:?}");
+    }
 }

@@ -40,6 +40,8 @@ macro_rules! records {
                     function: &'a [u8] as Name,
                     line_table: &'a [u8] as LineTable,
                 };
+                /// No later record of the lane refers to a node, module or code object that was defined before.
+                10 FORGET Forget {};
                 /// `ASCEND_RT_VISIBLE_DEVICES` as it stood at the first event of a device.
                 24 VISIBLE_DEVICES VisibleDevices { text: &'a [u8] as Name };
                 /// What a kernel's hash stands for, in all lanes.

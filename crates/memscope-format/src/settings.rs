@@ -145,10 +145,12 @@ fn split(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
 trait Value<'a>: Copy {
     fn read(text: &'a [u8]) -> Option<Self>;
 
+    #[allow(dead_code, reason = "the recorder only reads")]
     fn show(self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
 /// A value as it stands in the text.
+#[allow(dead_code, reason = "the recorder only reads")]
 struct Shown<T>(T);
 
 impl<'a, T: Value<'a>> fmt::Display for Shown<T> {

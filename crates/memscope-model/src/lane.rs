@@ -37,7 +37,7 @@ impl Lane {
 
     /// Puts the next event into `event`, after its definitions were taken in; tells whether there is one. In place,
     /// because an event is seven words and this happens millions of times.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance(
         &mut self,
         spool: &Spool,
@@ -49,9 +49,12 @@ impl Lane {
             return Ok(true);
         }
         let Lane { cursor, definitions, .. } = self;
-        let Some(next) = cursor.next_event(spool, &mut |definition| definitions.take_in(definition, stacks))? else {
-            return Ok(false);
-        };
+        let next = cursor.next_event(spool, &mut |definition| definitions.take_in(definition, stacks))?;
+        if !definitions.forgotten.is_empty() {
+            // No event before this one is left.
+            definitions.forgotten = Vec::new();
+        }
+        let Some(next) = next else { return Ok(false) };
         *event = next;
         self.ticks = self.ticks.max(event.ticks);
         event.ticks = self.ticks;
@@ -82,7 +85,7 @@ impl Lane {
     }
 
     /// The stack that an event of this lane refers to; `Err` with what is left of it if definitions are lost.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stack(&mut self, stack: StackRef, stacks: &mut Stacks) -> Result<StackId, StackId> {
         if stack == StackRef::NONE {
             return Ok(StackId::NONE);
@@ -137,11 +140,9 @@ impl Lane {
 /// What the lane's definitions said so far, in terms of the process-wide [`Stacks`].
 #[derive(Default)]
 struct Definitions {
-    /// Nodes by number. Numbers are dense unless blocks are missing, so this holds nearly all of them.
-    nodes: Vec<Node>,
-    /// Nodes whose number is so far ahead that the bytes seen do not justify the memory up to it.
-    distant: FxHashMap<u32, Node>,
-    defined: usize,
+    nodes: Nodes,
+    /// Nodes that only events read ahead of their turn refer to.
+    forgotten: Vec<Nodes>,
     modules: FxHashMap<u32, ModuleId>,
     codes: FxHashMap<u32, CodeId>,
     /// The frames of the part being resolved.
@@ -163,13 +164,79 @@ pub(crate) struct News {
     pub(crate) kernel_names: Vec<(u64, String)>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Node {
     parent: u32,
-    /// `None` for a node that is not defined in any block that could be read.
-    frame: Option<Frame>,
+    frame: Frame,
     /// The process-wide node of the same frames; found when the first event asks.
     known: Option<NodeId>,
+}
+
+/// Nodes by number, since the lane's definitions were last forgotten.
+#[derive(Default)]
+struct Nodes {
+    /// The number of the first.
+    first: u32,
+    /// Numbers are dense unless blocks are missing, so this holds nearly all of them; `None` for one that is in no block that could
+    /// be read.
+    dense: Vec<Option<Node>>,
+    /// Nodes whose number is so far ahead that the bytes seen do not justify the memory up to it.
+    distant: FxHashMap<u32, Node>,
+    defined: usize,
+}
+
+impl Nodes {
+    #[inline]
+    fn define(&mut self, id: u32, node: Node) {
+        if self.defined == 0 {
+            self.first = id;
+        }
+        self.defined += 1;
+        if self.index(id) == self.dense.len() {
+            self.dense.push(Some(node));
+        } else {
+            self.define_out_of_order(id, node);
+        }
+    }
+
+    #[cold]
+    fn define_out_of_order(&mut self, id: u32, node: Node) {
+        // Enough for a gap of a few missing blocks, yet never more memory than a multiple of what was read.
+        const FREE_GAP: usize = 1 << 20;
+        let index = self.index(id);
+        if (self.dense.len()..self.defined * 2 + FREE_GAP).contains(&index) {
+            self.dense.resize(index + 1, None);
+        }
+        match self.dense.get_mut(index) {
+            Some(place) => *place = Some(node),
+            None => {
+                self.distant.insert(id, node);
+            }
+        }
+    }
+
+    /// Out of range for a number before the first.
+    #[inline]
+    fn index(&self, id: u32) -> usize {
+        id.wrapping_sub(self.first) as usize
+    }
+
+    fn get_mut(&mut self, id: u32) -> Option<&mut Node> {
+        let index = self.index(id);
+        match self.dense.get_mut(index) {
+            Some(Some(node)) => Some(node),
+            // A distant node stays where it is when the dense ones grow past it.
+            _ => self.distant.get_mut(&id),
+        }
+    }
+
+    #[inline]
+    fn get(&self, id: u32) -> Option<&Node> {
+        match self.dense.get(self.index(id)) {
+            Some(Some(node)) => Some(node),
+            _ => self.distant.get(&id),
+        }
+    }
 }
 
 impl Definitions {
@@ -209,7 +276,12 @@ impl Definitions {
                         Frame::Python { code, instruction }
                     }
                 };
-                self.define(id, Node { parent, frame: Some(frame), known: None });
+                self.nodes.define(id, Node { parent, frame, known: None });
+            }
+            Definition::Forget {} => {
+                self.forgotten.push(std::mem::take(&mut self.nodes));
+                self.modules.clear();
+                self.codes.clear();
             }
             Definition::Text { text: bytes, .. } => self.text = text(bytes),
             Definition::VisibleDevices { text: bytes } => {
@@ -226,28 +298,9 @@ impl Definitions {
         }
     }
 
-    fn define(&mut self, id: u32, node: Node) {
-        // Enough for a gap of a few missing blocks, yet never more memory than a multiple of what was read.
-        const FREE_GAP: usize = 1 << 20;
-        self.defined += 1;
-        let index = id as usize;
-        if index >= self.nodes.len() && index < self.defined * 2 + FREE_GAP {
-            self.nodes.resize(index + 1, Node::default());
-        }
-        match self.nodes.get_mut(index) {
-            Some(place) => *place = node,
-            None => {
-                self.distant.insert(id, node);
-            }
-        }
-    }
-
-    fn node(&self, id: u32) -> Node {
-        match self.nodes.get(id as usize) {
-            // A distant node stays where it is when the dense ones grow past it.
-            None | Some(Node { frame: None, .. }) => self.distant.get(&id).copied().unwrap_or_default(),
-            Some(node) => *node,
-        }
+    #[inline(always)]
+    fn node(&self, id: u32) -> Option<&Node> {
+        self.nodes.get(id).or_else(|| self.forgotten.iter().rev().find_map(|nodes| nodes.get(id)))
     }
 
     /// The process-wide node for node `id` as the innermost of a part; `None` if its definition is lost.
@@ -256,17 +309,15 @@ impl Definitions {
         if id == 0 {
             return Some(NodeId::NONE);
         }
-        match self.nodes.get(id as usize) {
-            Some(Node { known: Some(known), .. }) => Some(*known),
+        match self.nodes.dense.get(self.nodes.index(id)) {
+            Some(Some(Node { known: Some(known), .. })) => Some(*known),
             _ => self.resolve(id, stacks, part),
         }
     }
 
     #[cold]
     fn resolve(&mut self, id: u32, stacks: &mut Stacks, part: Part) -> Option<NodeId> {
-        let node = self.node(id);
-        node.frame?;
-        if let Some(known) = node.known {
+        if let Some(known) = self.node(id)?.known {
             return Some(known);
         }
         let mut frames = std::mem::take(&mut self.frames);
@@ -274,13 +325,9 @@ impl Definitions {
         self.walk(id, stacks.depth(part), &mut frames, part);
         let known = stacks.intern(&frames);
         self.frames = frames;
-        match self.nodes.get_mut(id as usize) {
-            Some(Node { frame: None, .. }) | None => {
-                if let Some(place) = self.distant.get_mut(&id) {
-                    place.known = Some(known);
-                }
-            }
-            Some(place) => place.known = Some(known),
+        let mut all = std::iter::once(&mut self.nodes).chain(&mut self.forgotten);
+        if let Some(node) = all.find_map(|nodes| nodes.get_mut(id)) {
+            node.known = Some(known);
         }
         Some(known)
     }
@@ -290,11 +337,8 @@ impl Definitions {
     fn walk(&self, innermost: u32, depth: usize, frames: &mut Vec<Frame>, part: Part) {
         let mut at = innermost;
         while at != 0 && frames.len() < depth {
-            let node = self.node(at);
-            match node.frame {
-                Some(frame) if Part::of(&frame) == part => frames.push(frame),
-                _ => break,
-            }
+            let Some(node) = self.node(at).filter(|node| Part::of(&node.frame) == part) else { break };
+            frames.push(node.frame);
             at = node.parent;
         }
     }
@@ -302,4 +346,65 @@ impl Definitions {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memscope_testkit::SpoolBuilder;
+
+    const EACH: u32 = 1000;
+
+    /// Stacks of a hundred frames, of which the lane forgets the definitions after every thousand nodes.
+    fn forgetful(rounds: u32) -> (tempfile::TempDir, Spool) {
+        let mut builder = SpoolBuilder::new();
+        let lane = builder.lane(1);
+        for round in 0..rounds {
+            builder.module(lane, round, 0x1000, b"/usr/bin/program", b"");
+            for index in 0..EACH {
+                let (id, parent) = (round * EACH + index + 1, if index % 100 == 0 { 0 } else { round * EACH + index });
+                builder.c_node(lane, id, parent, round, u64::from(index) * 16);
+                builder.alloc(lane, u64::from(id), 0x5000 + u64::from(id) * 16, 8, id);
+            }
+            builder.forget(lane);
+        }
+        let directory = tempfile::tempdir().unwrap();
+        builder.write(directory.path()).unwrap();
+        let spool = Spool::open(&directory.path().join("spool")).unwrap();
+        (directory, spool)
+    }
+
+    #[test]
+    fn what_the_lane_forgot_takes_no_memory() {
+        let (_directory, spool) = forgetful(50);
+        let (mut lane, mut stacks) = (Lane::new(0), Stacks::new(100, 100));
+        let mut event = Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: NOTHING };
+        let (mut events, mut most) = (0, 0);
+        while lane.advance(&spool, &mut stacks, &mut event).unwrap() {
+            let stack = lane.stack(event.stack, &mut stacks);
+            assert_eq!(stack.map(|stack| stacks.c_frames(stack).count()), Ok((events as usize % 100) + 1));
+            events += 1;
+            let kept = std::iter::once(&lane.definitions.nodes).chain(&lane.definitions.forgotten);
+            most = most.max(kept.map(|nodes| nodes.dense.len() + nodes.distant.len()).sum::<usize>());
+            assert!(lane.definitions.modules.len() <= 1);
+        }
+        assert_eq!((events, most), (50 * EACH, EACH as usize));
+    }
+
+    #[test]
+    fn events_read_ahead_keep_what_they_refer_to() {
+        let (_directory, spool) = forgetful(3);
+        let (mut lane, mut stacks) = (Lane::new(0), Stacks::new(100, 100));
+        let mut event = Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: NOTHING };
+        assert!(lane.peek(2 * EACH as usize + 7, &spool, &mut stacks).unwrap().is_some());
+        let mut events = 0;
+        while lane.advance(&spool, &mut stacks, &mut event).unwrap() {
+            assert!(lane.stack(event.stack, &mut stacks).is_ok(), "event {events}");
+            events += 1;
+        }
+        assert_eq!(events, 3 * EACH);
+        assert!(lane.definitions.forgotten.is_empty());
+    }
+
+    const NOTHING: memscope_format::decode::EventKind = memscope_format::decode::EventKind::HostFree { address: 0 };
 }

@@ -10,7 +10,7 @@ use crate::control;
 use crate::process::{self, MAX_LANES, Process};
 use crate::slot::{self, Progress, Slot};
 use crate::stacks::Stacks;
-use crate::writer::Writer;
+use crate::writer::{Attention, Writer};
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
@@ -543,7 +543,33 @@ impl Lane {
         let stack = unsafe { stacks.capture(entry, &mut self.writer) };
         // New definitions may have filled the window.
         let ready = self.writer.make_ready();
-        if self.writer.has_dropped() {
+        if self.writer.needs_attention() {
+            // SAFETY: passed on.
+            return unsafe { self.attend(entry) };
+        }
+        ready.then_some(stack)
+    }
+
+    /// The definitions of a stack did not fit, or were one too many. What they are told against is forgotten, and if there is room
+    /// for the stack it is captured again.
+    ///
+    /// # Safety
+    /// As for [`host_alloc`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn attend(&mut self, entry: Entry) -> Option<StackRef> {
+        // SAFETY: a lane that wants stacks has tables of its own.
+        let stacks = unsafe { &mut (*self.tables).stacks };
+        stacks.forget();
+        if self.writer.take_attention() == Attention::Dropped {
+            return None;
+        }
+        self.writer.forget_definitions();
+        // SAFETY: passed on.
+        let stack = unsafe { stacks.capture(entry, &mut self.writer) };
+        let ready = self.writer.make_ready();
+        if self.writer.needs_attention() {
+            self.writer.take_attention();
             stacks.forget();
             return None;
         }

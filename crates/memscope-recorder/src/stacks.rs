@@ -65,6 +65,7 @@ impl Stacks {
         if epoch != self.epoch {
             self.epoch = epoch;
             self.forget();
+            writer.forget_definitions();
         }
         let mut stack = StackRef::NONE;
         if self.c_depth != 0 {

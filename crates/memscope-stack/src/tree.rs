@@ -9,7 +9,7 @@
 //! thousand entries, each in a cache line and a page of its own.
 //!
 //! Both are anonymous memory of the lane's own, and bounded: when one is full all nodes are forgotten, and those that
-//! come again are defined again.
+//! come again are defined again. The recorder forgets all before that, with what else refers to nodes, so that a reader can, too.
 use core::ptr::NonNull;
 
 /// The number of a node within its lane; 0 is "no stack".
@@ -98,6 +98,9 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// So many nodes it holds, whatever they are, before it forgets them.
+    pub const HELD: u32 = (MOST_NODES / 4 * 3) as u32;
+
     /// An empty tree; takes memory with the first node.
     pub const fn new() -> Tree {
         Tree {
@@ -318,6 +321,18 @@ mod tests {
             let parent = if chain { NodeId(nodes as u32 - 1) } else { NodeId::NONE };
             assert_eq!(tree.intern(parent, FrameKey::c(nodes)), Interned::Known(NodeId(nodes as u32)));
             assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(nodes as u32 + 1)));
+        }
+    }
+
+    #[test]
+    fn so_many_nodes_are_held_whatever_they_are() {
+        for chain in [false, true] {
+            let mut tree = Box::new(Tree::new());
+            let parent = |number: u32| if chain { NodeId(number - 1) } else { NodeId::NONE };
+            for number in 1..=Tree::HELD {
+                assert_eq!(tree.intern(parent(number), FrameKey::c(number as usize)), Interned::New(NodeId(number)));
+            }
+            assert_eq!(tree.intern(parent(1), FrameKey::c(1)), Interned::Known(NodeId(1)));
         }
     }
 

@@ -418,6 +418,11 @@ impl SpoolBuilder {
         self.extended(lane, ticks, true, &Extended::HeapEnd { space, address })
     }
 
+    /// What was defined so far is not referred to again.
+    pub fn forget(&mut self, lane: LaneNumber) -> &mut Self {
+        self.definition(lane, &Extended::Forget {})
+    }
+
     /// A module that is mapped for 16 MiB from `bias` on.
     pub fn module(&mut self, lane: LaneNumber, id: u32, bias: u64, path: &[u8], build_id: &[u8]) -> &mut Self {
         let end = bias.saturating_add(16 << 20);

@@ -8,8 +8,14 @@ use memscope_testkit::{
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 5] =
-    [("malloc", malloc), ("device", device), ("kernels", kernels), ("atb", atb), ("damage", damage)];
+pub(crate) const RECIPES: [(&str, Recipe); 6] = [
+    ("malloc", malloc),
+    ("device", device),
+    ("kernels", kernels),
+    ("atb", atb),
+    ("damage", damage),
+    ("forget", forget),
+];
 
 const SETTINGS: &str = "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;\
      level=3;events=15;dump=7;analysis=9;oomk=10;mode=1;steps=1+4294967295+3;max=2147483648;format=1;log=3;\
@@ -261,5 +267,17 @@ fn damage() -> SpoolBuilder {
     spool.record(other, 15, &Extended::Mark { text: b"intact" });
     spool.unknown_node(other, 1, 0, 7);
     spool.alloc(other, 60, 0x9000, 64, 1);
+    spool
+}
+
+/// Definitions that are given up, and others with further numbers.
+fn forget() -> SpoolBuilder {
+    let mut spool = spool();
+    let lane = spool.lane(4711);
+    stacks(&mut spool, lane);
+    spool.alloc(lane, 10, 0x5000, 64, 3).forget(lane);
+    spool.module(lane, 2, 0x5555_5555_4000, b"/usr/bin/python3", b"\x01");
+    spool.c_node(lane, 19, 0, 2, 0x7000).c_node(lane, 20, 19, 2, 0x7700).free(lane, 20, 0x5000, 20);
+    spool.end_block(lane).forget(lane).alloc(lane, 30, 0x6000, 64, 0).forget(lane).forget(lane);
     spool
 }
