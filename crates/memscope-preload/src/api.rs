@@ -1,7 +1,7 @@
 //! The C table, filled.
-use crate::api_table::{API_VERSION, Api};
 use crate::deliberate_lock;
 use core::ffi::{CStr, c_char};
+use memscope_hook::{API_VERSION, Api};
 use memscope_recorder::{Entry, Protection, control, slot};
 
 static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
@@ -26,12 +26,11 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
 
-// SAFETY: the only change is the same word stored again by each call of `msmemscope_api`.
+// SAFETY: the only change is the same word stored again by each call of [`table`].
 unsafe impl Sync for ApiCell {}
 
-/// Found by `dlsym` or a weak reference; never null.
-#[unsafe(no_mangle)]
-extern "C" fn msmemscope_api() -> *const Api {
+/// `msmemscope_api()`, found by `dlsym` or a weak reference; never null.
+pub(crate) extern "C" fn table() -> *const Api {
     let api = API.0.get();
     // SAFETY: the offset is the same for every thread and call; see `ApiCell`.
     unsafe { (*api).guard_offset = slot::offset() };

@@ -1,15 +1,18 @@
 //! The runtime's reports to a profiler: kernel names, and the numbers of tasks.
 //!
 //! Claimed only if kernels are asked for, because there is room for one profiler: whoever registers last gets the reports.
-use super::hidden;
-use crate::original::Original;
+use crate::original::{Original, PROFILING};
+use crate::recording::hidden;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use memscope_recorder::kernel;
 use memscope_recorder::sys::{self, loader};
 
-static REGISTER: Original = Original::of(c"libprofapi.so", c"MsprofRegisterProfileCallback");
+memscope_hook::functions! {
+    found by Original;
+    MsprofRegisterProfileCallback(kind: c_int, function: *mut c_void, size: u32) -> c_int, in PROFILING;
+}
 
 /// Who has the callbacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,7 +33,7 @@ const TRYING: u32 = 1 << 31;
 /// Registers if it can be done already. Called early, because the runtime may ask for the hash of a name, once, when the
 /// kernel is loaded.
 #[inline]
-pub(super) fn offer() {
+pub(crate) fn offer() {
     if STATE.load(Acquire) == UNTRIED && memscope_recorder::wanted().kernels {
         hidden(attempt);
     }
@@ -75,12 +78,10 @@ fn trying() -> u32 {
 
 #[cold]
 fn attempt() {
-    let address = REGISTER.address();
-    if address == 0 || STATE.compare_exchange(UNTRIED, trying(), AcqRel, Acquire).is_err() {
+    let Some(register) = MsprofRegisterProfileCallback::find() else { return };
+    if STATE.compare_exchange(UNTRIED, trying(), AcqRel, Acquire).is_err() {
         return;
     }
-    // SAFETY: the function of this name has this type.
-    let register: unsafe extern "C" fn(c_int, *mut c_void, u32) -> c_int = unsafe { core::mem::transmute(address) };
     let ours = !another_profiler_runs()
         && CALLBACKS.iter().all(|(kind, function)| {
             // SAFETY: the functions have the types their kinds ask for, and are never unloaded.

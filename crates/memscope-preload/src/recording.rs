@@ -1,0 +1,31 @@
+//! The guard around what hooks and callbacks do.
+use memscope_hook::Entry;
+use memscope_recorder::slot::{Guard, MARK_WORD};
+
+/// Runs `record` with the thread's guard, which hides what the recorder itself does; not at all if this call is part of
+/// another hook's recording.
+///
+/// The guard is not held while the original runs: what that allocates on the host belongs to the program.
+#[inline(always)]
+pub(crate) fn recording(entry: Entry, record: impl FnOnce(memscope_recorder::Entry)) {
+    let Entry { stack_pointer, frame_pointer } = entry;
+    // SAFETY: the stub passes the stack pointer on entry, where the return address is until the hook returns.
+    if let Some(_guard) = unsafe { Guard::enter(stack_pointer, frame_pointer) } {
+        record(memscope_recorder::Entry { stack_pointer, frame_pointer });
+    }
+}
+
+/// The same for code that is called without a stub and takes no stacks.
+#[inline(always)]
+pub(crate) fn hidden<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let mark = MARK_WORD;
+    let _guard = Guard::enter_at(&mark)?;
+    Some(work())
+}
+
+/// The time before an original is called, for what it gives up; 0 if this call is part of another hook's recording. With the
+/// guard, because it may be the thread's first event.
+#[inline(always)]
+pub(crate) fn ticks_now() -> u64 {
+    hidden(memscope_recorder::ticks_now).unwrap_or(0)
+}
