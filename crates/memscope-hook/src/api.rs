@@ -16,8 +16,8 @@ pub struct Api {
     pub guard_offset: isize,
     /// What a call does that finds the guard taken: 0 pass unrecorded, 1 take it, 2 take the second.
     pub nested: unsafe extern "C" fn(stack: usize, frame: usize) -> u32,
-    /// Ticks of the thread's lane, for `host_moved`.
-    pub now: extern "C" fn() -> u64,
+    /// Ticks of the thread's lane, for `host_moved`. This and what is told of host memory is called with the guard held.
+    pub now: unsafe extern "C" fn() -> u64,
     pub host_alloc: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
     pub host_free: unsafe extern "C" fn(address: usize),
     /// `new` 0: the block was freed and nothing took its place.

@@ -60,7 +60,8 @@ impl Call {
 
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
-        (self.api.now)()
+        // SAFETY: the guard is ours.
+        unsafe { (self.api.now)() }
     }
 
     #[inline(always)]

@@ -7,20 +7,19 @@ use memscope_recorder::slot::{Guard, MARK_WORD};
 ///
 /// The guard is not held while the original runs: what that allocates on the host belongs to the program.
 #[inline(always)]
-pub(crate) fn recording(entry: Entry, record: impl FnOnce(memscope_recorder::Entry)) {
-    let Entry { stack_pointer, frame_pointer } = entry;
+pub(crate) fn recording(entry: Entry, record: impl FnOnce(&Guard<'_>)) {
     // SAFETY: the stub passes the stack pointer on entry, where the return address is until the hook returns.
-    if let Some(_guard) = unsafe { Guard::enter(stack_pointer, frame_pointer) } {
-        record(memscope_recorder::Entry { stack_pointer, frame_pointer });
+    if let Some(guard) = unsafe { Guard::enter(entry.stack_pointer, entry.frame_pointer) } {
+        record(&guard);
     }
 }
 
 /// The same for code that is called without a stub and takes no stacks.
 #[inline(always)]
-pub(crate) fn hidden<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn hidden<T>(work: impl FnOnce(&Guard<'_>) -> T) -> Option<T> {
     let mark = MARK_WORD;
-    let _guard = Guard::enter_at(&mark)?;
-    Some(work())
+    let guard = Guard::enter_at(&mark)?;
+    Some(work(&guard))
 }
 
 /// The time before an original is called, for what it gives up; 0 if this call is part of another hook's recording. With the

@@ -14,7 +14,7 @@ pub(super) unsafe extern "C" fn host_register(address: *mut c_void, size: u64, f
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { aclrtHostRegisterV2::call(address, size, flag) };
     if answer == SUCCESS && flag & PINNED != 0 {
-        recording(entry, |entry| {
+        recording(entry, |guard| {
             let block = DeviceBlock {
                 space: Space::Registered,
                 device: HOST_DEVICE,
@@ -22,8 +22,7 @@ pub(super) unsafe extern "C" fn host_register(address: *mut c_void, size: u64, f
                 size,
                 attributes: 0,
             };
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_alloc(block, entry) };
+            device::device_alloc(guard, block);
         });
     }
     answer
@@ -34,10 +33,7 @@ pub(super) unsafe extern "C" fn host_unregister(address: *mut c_void, entry: Ent
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { aclrtHostUnregister::call(address) };
     if answer == SUCCESS {
-        recording(entry, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_free(Space::Registered, address as u64, began, entry) };
-        });
+        recording(entry, |guard| device::device_free(guard, Space::Registered, address as u64, began));
     }
     answer
 }
@@ -75,8 +71,5 @@ pub(super) unsafe extern "C" fn set_device(device: i32, entry: Entry) -> c_int {
 }
 
 fn note(kind: SystemKind, value: u64, entry: Entry) {
-    recording(entry, |_| {
-        // SAFETY: the guard is held.
-        unsafe { device::system(kind, value) };
-    });
+    recording(entry, |guard| device::system(guard, kind, value));
 }

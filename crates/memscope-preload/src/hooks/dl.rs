@@ -16,7 +16,7 @@ pub(super) fn close_by(_address: usize, original: impl FnOnce() -> c_int) -> c_i
 fn keep_python() {
     if let Some(path) = memscope_recorder::library_to_keep() {
         // SAFETY: the path is the loader's own. Takes a reference to a library that is loaded, or gives null; loads nothing.
-        hidden(|| unsafe {
+        hidden(|_| unsafe {
             libc::dlopen(path as *const c_char, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             libc::dlerror();
             libc::dlerror();

@@ -16,17 +16,14 @@ pub(super) unsafe extern "C" fn allocate(address: *mut *mut c_void, size: u64, f
     let answer = unsafe { halMemAlloc::call(address, size, flag) };
     let Flag { device, attributes } = Flag::decode(flag);
     match answer {
-        SUCCESS if !address.is_null() => recording(entry, |entry| {
-            // SAFETY: the driver stored the block's address there; the guard is held and the entry is ours.
-            unsafe {
-                let address = *address as u64;
-                device::device_alloc(DeviceBlock { space: Space::Driver, device, address, size, attributes }, entry);
-            }
+        SUCCESS if !address.is_null() => recording(entry, |guard| {
+            // SAFETY: the driver stored the block's address there.
+            let address = unsafe { *address } as u64;
+            device::device_alloc(guard, DeviceBlock { space: Space::Driver, device, address, size, attributes });
         }),
-        OUT_OF_MEMORY => recording(entry, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::out_of_memory(Space::Driver, device, size, flag, entry) };
-        }),
+        OUT_OF_MEMORY => {
+            recording(entry, |guard| device::out_of_memory(guard, Space::Driver, device, size, flag));
+        }
         _ => {}
     }
     answer
@@ -37,10 +34,7 @@ pub(super) unsafe extern "C" fn free(address: *mut c_void, entry: Entry) -> c_in
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { halMemFree::call(address) };
     if answer == SUCCESS && !address.is_null() {
-        recording(entry, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_free(Space::Driver, address as u64, began, entry) };
-        });
+        recording(entry, |guard| device::device_free(guard, Space::Driver, address as u64, began));
     }
     answer
 }
@@ -60,7 +54,7 @@ pub(super) unsafe extern "C" fn create(
     let (Some(created), Some(properties)) = (created, properties) else { return answer };
     let attributes = properties.module & 0xff | page_type(properties.page_type) << PAGE_TYPE_SHIFT;
     match answer {
-        SUCCESS => recording(entry, |entry| {
+        SUCCESS => recording(entry, |guard| {
             let block = DeviceBlock {
                 space: Space::DriverHandle,
                 device: properties.device,
@@ -68,12 +62,10 @@ pub(super) unsafe extern "C" fn create(
                 size: size as u64,
                 attributes,
             };
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_alloc(block, entry) };
+            device::device_alloc(guard, block);
         }),
-        OUT_OF_MEMORY => recording(entry, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::out_of_memory(Space::DriverHandle, properties.device, size as u64, flag, entry) };
+        OUT_OF_MEMORY => recording(entry, |guard| {
+            device::out_of_memory(guard, Space::DriverHandle, properties.device, size as u64, flag);
         }),
         _ => {}
     }
@@ -85,10 +77,7 @@ pub(super) unsafe extern "C" fn release(handle: *mut c_void, entry: Entry) -> c_
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { halMemRelease::call(handle) };
     if answer == SUCCESS && !handle.is_null() {
-        recording(entry, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_free(Space::DriverHandle, handle as u64, began, entry) };
-        });
+        recording(entry, |guard| device::device_free(guard, Space::DriverHandle, handle as u64, began));
     }
     answer
 }

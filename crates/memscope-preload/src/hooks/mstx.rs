@@ -75,20 +75,19 @@ unsafe fn text<'a>(text: *const c_char) -> &'a [u8] {
 static RANGES: AtomicU64 = AtomicU64::new(1);
 
 unsafe extern "C" fn on_mark(message: *const c_char, _stream: *mut c_void, entry: Entry) {
-    // SAFETY: the interface wants a C string; the guard is held.
-    recording(entry, |_| unsafe { device::mark(text(message)) });
+    // SAFETY: the interface wants a C string.
+    recording(entry, |guard| device::mark(guard, unsafe { text(message) }));
 }
 
 unsafe extern "C" fn on_range_start(message: *const c_char, _stream: *mut c_void, entry: Entry) -> u64 {
     let id = RANGES.fetch_add(1, Relaxed);
-    // SAFETY: the interface wants a C string; the guard is held.
-    recording(entry, |_| unsafe { device::range_start(id, text(message)) });
+    // SAFETY: the interface wants a C string.
+    recording(entry, |guard| device::range_start(guard, id, unsafe { text(message) }));
     id
 }
 
 unsafe extern "C" fn on_range_end(id: u64, entry: Entry) {
-    // SAFETY: the guard is held.
-    recording(entry, |_| unsafe { device::range_end(id) });
+    recording(entry, |guard| device::range_end(guard, id));
 }
 
 unsafe extern "C" fn on_domain_mark(_domain: *mut c_void, message: *const c_char, stream: *mut c_void, entry: Entry) {
@@ -186,15 +185,10 @@ unsafe extern "C" fn on_heap_register(domain: *mut c_void, heap: *const Heap, en
     // SAFETY: the interface wants a description with a range.
     let range = unsafe { heap.as_ref().and_then(|heap| heap.range.as_ref()) };
     let (Some(space), Some(range)) = (pool(domain), range) else { return core::ptr::null() };
-    recording(entry, |_| {
-        // SAFETY: the guard is held.
-        unsafe {
-            match space {
-                // ATB registers each heap by its own size.
-                Space::Atb => device::heap(space, range.device, range.address as u64, range.size),
-                _ => device::pool_total(space, range.device, range.size),
-            }
-        }
+    recording(entry, |guard| match space {
+        // ATB registers each heap by its own size.
+        Space::Atb => device::heap(guard, space, range.device, range.address as u64, range.size),
+        _ => device::pool_total(guard, space, range.device, range.size),
     });
     range.address
 }
@@ -202,23 +196,21 @@ unsafe extern "C" fn on_heap_register(domain: *mut c_void, heap: *const Heap, en
 /// The handle is the heap's address. The others never had a heap, and say what they hold with every block.
 unsafe extern "C" fn on_heap_unregister(domain: *mut c_void, heap: *const c_void, entry: Entry) {
     if pool(domain) == Some(Space::Atb) && !heap.is_null() {
-        // SAFETY: the guard is held.
-        recording(entry, |_| unsafe { device::heap_end(Space::Atb, heap as u64) });
+        recording(entry, |guard| device::heap_end(guard, Space::Atb, heap as u64));
     }
 }
 
 unsafe extern "C" fn on_regions_register(domain: *mut c_void, regions: *const Regions, entry: Entry) {
     // SAFETY: the interface wants a batch.
     let (Some(space), Some(regions)) = (pool(domain), (unsafe { regions.as_ref() })) else { return };
-    recording(entry, |entry| {
+    recording(entry, |guard| {
         for index in 0..regions.count {
-            // SAFETY: the batch has `count` ranges and, from ATB alone, as many places for handles; the guard is held
-            // and the entry is ours.
+            // SAFETY: the batch has `count` ranges and, from ATB alone, as many places for handles.
             unsafe {
                 let range = &*regions.ranges.add(index);
                 let address = range.address as u64;
                 let block = DeviceBlock { space, device: range.device, address, size: range.size, attributes: 0 };
-                device::device_alloc(block, entry);
+                device::device_alloc(guard, block);
                 if space == Space::Atb && !regions.handles.is_null() {
                     *regions.handles.add(index) = range.address;
                 }
@@ -231,13 +223,11 @@ unsafe extern "C" fn on_regions_unregister(domain: *mut c_void, batch: *const Re
     // SAFETY: the interface wants a batch.
     let (Some(space), Some(batch)) = (pool(domain), (unsafe { batch.as_ref() })) else { return };
     let now = ticks_now();
-    recording(entry, |entry| {
+    recording(entry, |guard| {
         for index in 0..batch.count {
-            // SAFETY: the batch has `count` references; the guard is held and the entry is ours.
-            unsafe {
-                let reference = &*batch.references.add(index);
-                device::device_free(space, reference.address as u64, now, entry);
-            }
+            // SAFETY: the batch has `count` references.
+            let reference = unsafe { &*batch.references.add(index) };
+            device::device_free(guard, space, reference.address as u64, now);
         }
     });
 }

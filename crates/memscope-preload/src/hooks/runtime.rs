@@ -33,7 +33,6 @@ unsafe fn begin(mark: usize) -> Option<Launch> {
     if !kernel::is_settled() {
         kernel_times::settle();
     }
-    // SAFETY: the guard is held.
-    hidden(|| unsafe { kernel::launch() });
+    hidden(kernel::launch);
     Some(launch)
 }

@@ -87,8 +87,8 @@ pub(super) unsafe extern "C" fn watched_syscall(
 fn told<T: Copy>(request: Request, ask: impl FnOnce() -> T, is_granted: impl FnOnce(T) -> bool) -> T {
     let mark = MARK_WORD;
     let guard = Guard::enter_at(&mark);
-    if guard.is_some() {
-        sandbox::prepare_thread();
+    if let Some(guard) = &guard {
+        sandbox::prepare_thread(guard);
     }
     // SAFETY: the request is what the program hands to the kernel.
     let pending = unsafe { sandbox::expect(request) };

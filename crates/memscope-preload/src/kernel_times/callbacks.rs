@@ -35,7 +35,7 @@ const TRYING: u32 = 1 << 31;
 #[inline]
 pub(crate) fn offer() {
     if STATE.load(Acquire) == UNTRIED && memscope_recorder::wanted().kernels {
-        hidden(attempt);
+        hidden(|_| attempt());
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) fn ensure() -> Callbacks {
     match STATE.load(Acquire) {
         OURS => Callbacks::Ours,
         TAKEN => {
-            hidden(kernel::note_profiling_taken);
+            hidden(|_| kernel::note_profiling_taken());
             Callbacks::NotOurs
         }
         _ => Callbacks::NotOurs,
@@ -124,8 +124,7 @@ unsafe extern "C" fn hash_of_name(name: *const c_char, length: usize) -> u64 {
     let name = unsafe { core::slice::from_raw_parts(name.cast::<u8>(), length) };
     let hash = kernel::name_hash(name);
     if hash != 0 && !kernel::name_is_known(hash) {
-        // SAFETY: the guard is held.
-        hidden(|| unsafe { kernel::define_name(hash, name) });
+        hidden(|guard| kernel::define_name(guard, hash, name));
     }
     hash
 }
@@ -169,8 +168,7 @@ unsafe extern "C" fn on_compact_report(_aging: u32, data: *const c_void, length:
         (RUNTIME, TASK_TRACK) => {
             let TaskTrack { device, stream, task, name, .. } = report.body;
             let device = u32::from(device);
-            // SAFETY: the guard is held.
-            hidden(|| unsafe { kernel::task(device, u32::from(stream), task, name) });
+            hidden(|guard| kernel::task(guard, device, u32::from(stream), task, name));
             // A stream of a device other than the thread's: see to its log before the next launch, not in here.
             if kernel::task_log(device).is_some_and(|log| log.is_idle() && log.want()) {
                 kernel::unsettle();
@@ -178,8 +176,7 @@ unsafe extern "C" fn on_compact_report(_aging: u32, data: *const c_void, length:
         }
         // The first byte of the body.
         (RUNTIME, STREAM_EXPANSION) => {
-            // SAFETY: the guard is held.
-            hidden(|| unsafe { kernel::stream_expansion(report.body.device as u8) });
+            hidden(|guard| kernel::stream_expansion(guard, report.body.device as u8));
         }
         _ => {}
     }

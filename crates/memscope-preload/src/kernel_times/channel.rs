@@ -148,19 +148,21 @@ extern "C" fn reader(argument: *mut c_void) -> *mut c_void {
     let word = argument as usize;
     let (device, short_lines) = (word as u32, word >> 32 != 0);
     let mark = MARK_WORD;
+    // Nothing else is at work on a thread that begins: it is never refused.
     let guard = Guard::enter_at(&mark);
     sys::name_thread(c"msmemscope");
     keep_driver();
     if let Some(log) = kernel::task_log(device) {
-        // SAFETY: this is the log's reader, and the guard is held.
-        if unsafe { log.open_lane() } && read(device, log, short_lines).is_some() {
-            log.ended();
-        } else {
-            stop(device);
-            log.refuse();
+        // SAFETY: this is the log's reader.
+        let open = |guard: &&Guard<'_>| unsafe { log.open_lane(guard) };
+        match guard.as_ref().filter(open).and_then(|guard| read(guard, device, log, short_lines)) {
+            Some(()) => log.ended(),
+            None => {
+                stop(device);
+                log.refuse();
+            }
         }
     }
-    drop(guard);
     ptr::null_mut()
 }
 
@@ -168,12 +170,12 @@ extern "C" fn reader(argument: *mut c_void) -> *mut c_void {
 const BUFFER: usize = 2 << 20;
 
 /// Reads until the log is ended; `None` if there is no memory to read into.
-fn read(device: u32, log: &TaskLog, short_lines: bool) -> Option<()> {
+fn read(guard: &Guard<'_>, device: u32, log: &TaskLog, short_lines: bool) -> Option<()> {
     let buffer = sys::map_anonymous(BUFFER).ok()?;
     // SAFETY: fresh memory of that size that only we know.
     let bytes = unsafe { core::slice::from_raw_parts_mut(buffer.as_ptr(), BUFFER) };
     let mut clock = Clock::new(device);
-    clock.look();
+    clock.look(guard);
     // The beginning of a line whose end has not come yet.
     let mut kept = 0;
     loop {
@@ -186,23 +188,23 @@ fn read(device: u32, log: &TaskLog, short_lines: bool) -> Option<()> {
             Ok(count @ 1..) => {
                 let end = (kept + count).min(BUFFER);
                 let lines = bytes.get(..end).unwrap_or_default();
-                let used = write_down(device, short_lines, lines);
+                let used = write_down(guard, device, short_lines, lines);
                 bytes.copy_within(used.min(end)..end, 0);
                 kept = end.saturating_sub(used);
-                clock.look_if_due();
+                clock.look_if_due(guard);
             }
             _ if log.found_empty(was_stopped) == Reading::End => break,
             _ => {}
         }
     }
-    clock.look();
+    clock.look(guard);
     // SAFETY: nobody else knows the memory, and the slice is not used any more.
     unsafe { sys::unmap(buffer, BUFFER) };
     Some(())
 }
 
 /// Writes the whole lines in `bytes` down and returns their length.
-fn write_down(device: u32, short_lines: bool, bytes: &[u8]) -> usize {
+fn write_down(guard: &Guard<'_>, device: u32, short_lines: bool, bytes: &[u8]) -> usize {
     let length = if short_lines { 32 } else { 64 };
     let mut lines = [Execution::default(); MOST_EXECUTIONS];
     for batch in bytes.chunks(length * MOST_EXECUTIONS) {
@@ -213,8 +215,7 @@ fn write_down(device: u32, short_lines: bool, bytes: &[u8]) -> usize {
                 count += 1;
             }
         }
-        // SAFETY: the calling thread is the log's reader and has its lane.
-        unsafe { executions(device, !short_lines, lines.get(..count).unwrap_or_default()) };
+        executions(guard, device, !short_lines, lines.get(..count).unwrap_or_default());
     }
     bytes.len() / length * length
 }

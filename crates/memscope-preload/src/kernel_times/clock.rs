@@ -1,6 +1,7 @@
 //! When a device's counter stood where, on our clock.
 use crate::original::{DRIVER, DRIVER_ABSENT, Original};
 use core::ffi::c_int;
+use memscope_recorder::slot::Guard;
 use memscope_recorder::sys;
 use memscope_recorder::task_log::{device_clock, ticks};
 
@@ -30,14 +31,14 @@ impl Clock {
         Clock { device, frequency_khz, next_ns: 0, pause_ns: Clock::FIRST_PAUSE_NS }
     }
 
-    pub(super) fn look_if_due(&mut self) {
+    pub(super) fn look_if_due(&mut self, guard: &Guard<'_>) {
         if sys::clock_ns(sys::Clock::Monotonic) >= self.next_ns {
-            self.look();
+            self.look(guard);
         }
     }
 
     /// Of a few readings the quickest tells most exactly when it was.
-    pub(super) fn look(&mut self) {
+    pub(super) fn look(&mut self, guard: &Guard<'_>) {
         const COUNTER: i32 = 13;
         const READINGS: usize = 4;
         let mut best: Option<(u64, u64, u64)> = None;
@@ -51,8 +52,7 @@ impl Clock {
             }
         }
         if let Some((counter, before, after)) = best {
-            // SAFETY: the calling thread is the log's reader and has its lane.
-            unsafe { device_clock(self.device, self.frequency_khz, counter, before, after) };
+            device_clock(guard, self.device, self.frequency_khz, counter, before, after);
         }
         self.next_ns = sys::clock_ns(sys::Clock::Monotonic) + self.pause_ns;
         self.pause_ns = (self.pause_ns * 2).min(Clock::LONGEST_PAUSE_NS);

@@ -39,11 +39,10 @@ pub(crate) fn settle() {
 /// Sees to the logs of the thread's device and of those that were missed, and says which device that is: frameworks
 /// choose it in ways we do not see.
 fn ensure_logs(callbacks: Callbacks) {
-    hidden(|| {
+    hidden(|guard| {
         let epoch = kernel::epoch();
         let Some(device) = current_device() else { return };
-        // SAFETY: the guard is held.
-        unsafe { system(SystemKind::SetDevice, u64::from(device)) };
+        system(guard, SystemKind::SetDevice, u64::from(device));
         // Whoever has the callbacks has, or wants, the log as well.
         if callbacks == Callbacks::Ours && !OVER.load(Acquire) {
             let physical = physical(device);
@@ -100,7 +99,7 @@ fn start(device: u32, log: &'static TaskLog) {
 
 /// Ends all logs: what they hold is read, and the readers are gone or given up.
 pub(crate) fn end_all() {
-    hidden(|| {
+    hidden(|_| {
         for (device, log) in kernel::task_logs() {
             log.end(|| channel::stop(device));
         }

@@ -20,6 +20,7 @@ use memscope_hook::Entry;
 use memscope_hook::around::Next;
 use memscope_recorder::atb::{self, Access, AccessMode, Operator, Phase, TensorOwner};
 use memscope_recorder::device::UNKNOWN_DEVICE;
+use memscope_recorder::slot::Guard;
 use memscope_recorder::wanted;
 use text::{Abi, ReturnedText};
 
@@ -39,22 +40,28 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
         return Next::jump(original);
     }
     let mut launch = 0;
-    recording(entry, |entry| {
+    recording(entry, |guard| {
         let _errno = KeptErrno::keep();
         launch = LAUNCHES.fetch_add(1, Relaxed);
         let device = current_device();
         let (mut name, mut path) = (ReturnedText::empty(), ReturnedText::empty());
-        // SAFETY: the arguments are ATB's own; the guard is held and the entry is ours.
+        // SAFETY: the arguments are ATB's own.
         unsafe {
             name.ask(runner, NameOld::ORIGINAL, NameCxx11::ORIGINAL);
             path.ask(runner, PathOld::ORIGINAL, PathCxx11::ORIGINAL);
             let (workspace, workspace_size) = VariantPack::workspace(pack);
             let (name, path) = (name.text(), path.text());
-            atb::operator_start(&Operator { launch, device, workspace, workspace_size, path, name }, entry);
+            atb::operator_start(guard, &Operator { launch, device, workspace, workspace_size, path, name });
             if wanted.accesses {
                 // Operators write into some of their inputs, such as caches, and do not say into which.
-                VariantPack::each_in_tensor(pack, accessed(AccessMode::Unknown, TensorOwner::AtbOperator, device));
-                VariantPack::each_out_tensor(pack, accessed(AccessMode::Write, TensorOwner::AtbOperator, device));
+                VariantPack::each_in_tensor(
+                    pack,
+                    accessed(guard, AccessMode::Unknown, TensorOwner::AtbOperator, device),
+                );
+                VariantPack::each_out_tensor(
+                    pack,
+                    accessed(guard, AccessMode::Write, TensorOwner::AtbOperator, device),
+                );
             }
         }
     });
@@ -66,8 +73,7 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
 }
 
 pub(super) unsafe extern "C" fn executed(answer: usize, launch: usize, entry: Entry) -> usize {
-    // SAFETY: the guard is held.
-    recording(entry, |_| unsafe { atb::operator_end(launch as u64) });
+    recording(entry, |guard| atb::operator_end(guard, launch as u64));
     answer
 }
 
@@ -84,13 +90,12 @@ memscope_hook::functions! {
     aclrtGetDevice(device: *mut i32) -> c_int, in ACL;
 }
 
-/// Records an access to each tensor that has memory. The guard must be held when it is called.
-fn accessed(mode: AccessMode, owner: TensorOwner, device: u32) -> impl Fn(Tensor<'_>) {
+/// Records an access to each tensor that has memory.
+fn accessed(guard: &Guard<'_>, mode: AccessMode, owner: TensorOwner, device: u32) -> impl Fn(Tensor<'_>) {
     move |tensor| {
         let Tensor { address, size, dtype, format, dimensions } = tensor;
         if address != 0 {
-            // SAFETY: the guard is held.
-            unsafe { atb::access(&Access { mode, owner, device, address, size, dtype, format, dimensions }) };
+            atb::access(guard, &Access { mode, owner, device, address, size, dtype, format, dimensions });
         }
     }
 }
@@ -122,16 +127,16 @@ pub(super) unsafe extern "C" fn save_cxx11(_: usize, kernel: usize, path: *const
 unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize, entry: Entry) -> Next {
     let wanted = wanted();
     if (wanted.kernels || wanted.kernel_accesses) && atb::is_traced() && !path.is_null() {
-        recording(entry, |_| {
+        recording(entry, |guard| {
             let _errno = KeptErrno::keep();
-            // SAFETY: the arguments are ATB's own, whose string is of this form; the guard is held.
+            // SAFETY: the arguments are ATB's own, whose string is of this form.
             unsafe {
                 let path = abi.text(path);
                 let phase = if path.ends_with(b"/after") { Phase::End } else { Phase::Start };
                 let device = current_device();
-                atb::kernel(phase, device, path);
+                atb::kernel(guard, phase, device, path);
                 if wanted.kernel_accesses && phase == Phase::Start {
-                    access_kernel_tensors(kernel, device);
+                    access_kernel_tensors(guard, kernel, device);
                 }
             }
         });
@@ -140,15 +145,15 @@ unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize,
 }
 
 /// # Safety
-/// `kernel` is a `Mki::LaunchParam`; the guard is held.
-unsafe fn access_kernel_tensors(kernel: usize, device: u32) {
+/// `kernel` is a `Mki::LaunchParam`.
+unsafe fn access_kernel_tensors(guard: &Guard<'_>, kernel: usize, device: u32) {
     for (get, mode) in [(InTensors::find(), AccessMode::Unknown), (OutTensors::find(), AccessMode::Write)] {
         let Some(get) = get else { continue };
         // SAFETY: the caller vouches for the kernel.
         unsafe {
             let tensors = get(kernel);
             if !tensors.is_null() {
-                each_kernel_tensor(tensors, accessed(mode, TensorOwner::AtbKernel, device));
+                each_kernel_tensor(tensors, accessed(guard, mode, TensorOwner::AtbKernel, device));
             }
         }
     }
