@@ -19,9 +19,11 @@
 /// # assert_eq!(answer, 0x99);
 /// ```
 ///
-/// Each becomes a type of the function's name (or, in `Short is _ZN9MangledEv(…)`, of the short one), with `find()`, which gives the function or `None`, `call(arguments)`, whose
-/// answer is what stands after `else` where there is no function, and `ORIGINAL`, which is
-/// what found it: `Original::new(name, place)`, a `const fn`. Its `address()` says where the function is, 0 if nowhere.
+/// Each becomes a type of the function's name (or, in `Short is _ZN9MangledEv(…)`, of the short one) with
+/// * `find()`, which gives the function or `None`;
+/// * `call(arguments)`, if there is an `else`: what stands there is the answer where there is no function;
+/// * `NAME`, and `ORIGINAL`, which finds it: `Original::new(name, place)`, a `const fn`, whose `address()` is 0 where there
+///   is none.
 #[macro_export]
 macro_rules! functions {
     (

@@ -26,8 +26,8 @@
 /// A line gives
 /// * the exported function;
 /// * a type of its name (in `around` of the name before `is`) with the typed original, as [`functions!`] has it; with
-///   `else`, the answer where there is no original, also `call(arguments)`; in `chosen` also `settle()` and `settled()`:
-///   the hook's original is what was found by the former;
+///   `else`, the answer where there is no original, also `call(arguments)`; in `chosen` also `resolve()` and
+///   `resolved()`: before the former the hook has no original;
 /// * a name in the section `.memscope.exports` of the library, where `scripts/check-preload` reads what it has to export.
 ///
 /// `Original` is the library's own way to find functions, see [`functions!`]. `ORIGINALS` has all of them, by name.
@@ -192,17 +192,17 @@ macro_rules! hooks {
             const _: () = {
                 type Function = unsafe extern "C" fn($($chosen_type),*) -> $chosen_answer;
                 const _: Function = $chosen_by;
-                static SETTLED: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+                static RESOLVED: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 
                 impl $chosen {
                     /// From now on the hook goes on to the original.
-                    pub(crate) fn settle() {
-                        SETTLED.store($chosen::ORIGINAL.address(), core::sync::atomic::Ordering::Relaxed);
+                    pub(crate) fn resolve() {
+                        RESOLVED.store($chosen::ORIGINAL.address(), core::sync::atomic::Ordering::Relaxed);
                     }
 
                     /// What the hook goes on to. Until then it has nothing but its implementation.
-                    pub(crate) fn settled() -> Option<Function> {
-                        match SETTLED.load(core::sync::atomic::Ordering::Relaxed) {
+                    pub(crate) fn resolved() -> Option<Function> {
+                        match RESOLVED.load(core::sync::atomic::Ordering::Relaxed) {
                             0 => None,
                             // SAFETY: the address is that of the C function of this name, which has this type.
                             address => Some(unsafe { core::mem::transmute::<usize, Function>(address) }),
@@ -211,7 +211,7 @@ macro_rules! hooks {
                 }
 
                 $crate::pass_on!(
-                    [#[unsafe(no_mangle)]] $chosen but $chosen_first, $chosen_second => $chosen_by, SETTLED
+                    [#[unsafe(no_mangle)]] $chosen but $chosen_first, $chosen_second => $chosen_by, RESOLVED
                 );
             };
         )*)?

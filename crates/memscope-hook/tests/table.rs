@@ -161,7 +161,7 @@ unsafe extern "C" fn on_unchanged(a: usize, entry: Entry) -> Next {
     Next::jump(Unchanged::ORIGINAL.address())
 }
 unsafe extern "C" fn on_chosen(number: c_int, value: usize) -> usize {
-    match chosen2::settled() {
+    match chosen2::resolved() {
         // SAFETY: as above.
         Some(original) => unsafe { original(number, value) + 1000 },
         None => 1,
@@ -247,7 +247,7 @@ fn a_chosen_call_is_ours_and_others_go_on_once_there_is_somewhere_to_go() {
     // SAFETY: the functions are our own.
     unsafe {
         assert_eq!([exported::chosen2(7, 1), exported::chosen2(8, 1)], [1, 1]);
-        chosen2::settle();
+        chosen2::resolve();
         assert_eq!([exported::chosen2(7, 1), exported::chosen2(8, 1), exported::chosen2(9, 1)], [1071, 81, 1091]);
     }
 }

@@ -49,6 +49,9 @@ pub(super) unsafe extern "C" fn create(
     kernel_times::offer();
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { halMemCreate::call(handle, size, properties, flag) };
+    if !matches!(answer, SUCCESS | OUT_OF_MEMORY) {
+        return answer;
+    }
     // SAFETY: the caller's pointers are valid for the driver, which has just used them.
     let (created, properties) = unsafe { (handle.as_ref(), properties.as_ref()) };
     let (Some(created), Some(properties)) = (created, properties) else { return answer };

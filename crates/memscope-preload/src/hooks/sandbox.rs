@@ -28,8 +28,8 @@ pub(super) const SYS_PRCTL: c_int = 167;
 /// From the library's constructor. Until then the hooks make the call themselves: a search within whatever the loader, an
 /// allocator or a constructor is about could wait for its own caller.
 pub(crate) fn find_originals() {
-    prctl::settle();
-    syscall::settle();
+    prctl::resolve();
+    syscall::resolve();
 }
 
 /// What a call of `prctl` takes from the recorder.
@@ -43,7 +43,7 @@ fn request_of_prctl(option: c_int, value: usize, program: usize) -> Option<Reque
 }
 
 pub(super) unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-    let ask = || match prctl::settled() {
+    let ask = || match prctl::resolved() {
         // SAFETY: the program's own arguments are passed on.
         Some(original) => unsafe { original(option, a, b, c, d) },
         // SAFETY: as above.
@@ -65,7 +65,7 @@ pub(super) unsafe extern "C" fn watched_syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    let ask = || match syscall::settled() {
+    let ask = || match syscall::resolved() {
         // SAFETY: the program's own arguments are passed on.
         Some(original) => unsafe { original(number, a, b, c, d, e, f) },
         // SAFETY: as above.
