@@ -357,31 +357,31 @@ impl Drop for Guard<'_> {
 /// A launch in progress on the calling thread. Launch functions call each other; only the outermost is a launch.
 ///
 /// Not the guard above: what the program's libraries allocate within a launch is theirs, and is recorded.
-pub struct Launch {
+pub struct Launch<'m> {
     slot: *mut Slot,
+    mark: PhantomData<&'m usize>,
 }
 
-impl Launch {
+impl<'m> Launch<'m> {
     /// `None` if this call is part of another launch. A launch that was left by a jump is recognised as a guard is.
-    ///
-    /// # Safety
-    /// `mark` is a place on the calling thread's stack whose word does not change before the launch is dropped.
+    /// `mark` is a variable of the caller's, in which no other frame has the same.
     #[inline(always)]
-    pub unsafe fn enter(mark: usize) -> Option<Launch> {
+    pub fn enter(mark: &'m usize) -> Option<Launch<'m>> {
         let slot = current();
-        // SAFETY: the slot is the thread's own; the caller vouches for the word.
+        let place = ptr::from_ref(mark) as usize;
+        // SAFETY: the slot is the thread's own, and the mark is borrowed from its stack.
         unsafe {
-            if (*slot).launch != 0 && is_within(mark, (*slot).launch, (*slot).launch_word) {
+            if (*slot).launch != 0 && is_within(place, (*slot).launch, (*slot).launch_word) {
                 return None;
             }
-            (*slot).launch = mark;
-            (*slot).launch_word = *(mark as *const usize);
+            (*slot).launch = place;
+            (*slot).launch_word = *mark;
         }
-        Some(Launch { slot })
+        Some(Launch { slot, mark: PhantomData })
     }
 }
 
-impl Drop for Launch {
+impl Drop for Launch<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the slot outlives the hook; it is the calling thread's.
@@ -450,20 +450,18 @@ mod tests {
     #[test]
     fn a_launch_within_a_launch_is_none_and_one_left_by_a_jump_does_not_count() {
         let mut stack = [11usize, 22];
-        let (below, above) = (&raw const stack[0] as usize, &raw const stack[1] as usize);
-        // SAFETY: the words are changed only where the launch counts as left.
-        unsafe {
-            let outer = Launch::enter(above).unwrap();
-            assert!(Launch::enter(below).is_none());
-            drop(outer);
-            core::mem::forget(Launch::enter(below).unwrap());
-            core::mem::forget(Launch::enter(above).unwrap());
-            assert!(Launch::enter(below).is_none());
-            (&raw mut stack[1]).write_volatile(33);
-            assert!(Launch::enter(below).is_some());
-            // Somewhere that cannot be read.
-            (*current()).launch = below + (48 << 20);
-            assert!(Launch::enter(below).is_some());
-        }
+        let outer = Launch::enter(&stack[1]).unwrap();
+        assert!(Launch::enter(&stack[0]).is_none());
+        drop(outer);
+        core::mem::forget(Launch::enter(&stack[0]).unwrap());
+        core::mem::forget(Launch::enter(&stack[1]).unwrap());
+        assert!(Launch::enter(&stack[0]).is_none());
+        // SAFETY: the word is ours.
+        unsafe { (&raw mut stack[1]).write_volatile(33) };
+        assert!(Launch::enter(&stack[0]).is_some());
+        // Somewhere that cannot be read.
+        // SAFETY: the slot is this thread's.
+        unsafe { (*current()).launch = &raw const stack[0] as usize + (48 << 20) };
+        assert!(Launch::enter(&stack[0]).is_some());
     }
 }

@@ -8,8 +8,7 @@ use memscope_recorder::slot::Launch;
 #[inline(always)]
 pub(super) fn launch_by(address: usize, original: impl FnOnce() -> c_int) -> c_int {
     let mark = mark(address);
-    // SAFETY: the mark is on our stack and does not change.
-    let _launch = unsafe { begin(&raw const mark as usize) };
+    let _launch = begin(&mark);
     original()
 }
 
@@ -20,16 +19,12 @@ fn mark(address: usize) -> usize {
 }
 
 /// Records a launch, unless kernels are not asked for or this call is part of another launch.
-///
-/// # Safety
-/// As for [`Launch::enter`].
 #[inline(always)]
-unsafe fn begin(mark: usize) -> Option<Launch> {
+fn begin(mark: &usize) -> Option<Launch<'_>> {
     if !memscope_recorder::wanted().kernels {
         return None;
     }
-    // SAFETY: passed on.
-    let launch = unsafe { Launch::enter(mark) }?;
+    let launch = Launch::enter(mark)?;
     if !kernel::is_settled() {
         kernel_times::settle();
     }
