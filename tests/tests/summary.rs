@@ -131,6 +131,8 @@ fn a_disk_that_is_full_of_the_recording_costs_no_word_of_the_summary() {
     assert_eq!(headline(&summary), headline(&info), "{summary}");
     assert!(headline(&info).starts_with("2 processes recorded: ") && headline(&info).ends_with(" LOST"), "{info}");
     assert!(summary.contains("the recording could not be written: No space left on device"), "{summary}");
+    let line = info.lines().find(|line| line.contains(" sh -c ")).unwrap_or_else(|| panic!("{info}"));
+    assert!(line.ends_with(" events, exited"), "{info}");
     assert!(summary.contains("config.json: No space left on device"), "{summary}");
     assert_eq!(status, Some(3), "{summary}");
 }

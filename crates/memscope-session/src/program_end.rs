@@ -1,10 +1,11 @@
-//! How the program that was started came to its end: only its parent is told, so it is kept with the recording, in a hidden
-//! file next to the directories of the processes.
-use std::fs;
+//! How the program that was started came to its end: only its parent is told, so it is kept with the recording.
+//!
+//! It is the name of a hidden, empty file next to the directories of the processes: a full disk has room for a name.
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 
 const NAME_START: &str = ".msmemscope_end_";
@@ -20,22 +21,27 @@ pub struct ProgramEnd {
 impl ProgramEnd {
     /// For whoever reads the recording later.
     pub fn write(&self, output_dir: &Path) -> io::Result<()> {
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(path(output_dir, self.run_id))?;
-        io::Write::write_all(&mut file, format!("{}\t{}\n", self.pid, self.status.into_raw()).as_bytes())
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(output_dir.join(self.file_name())).map(drop)
     }
 
-    /// `None` if it was not written: the command was killed, or the run goes on.
-    pub fn read(output_dir: &Path, run_id: u64) -> Option<ProgramEnd> {
-        const LONGEST: u64 = 100;
-        let path = path(output_dir, run_id);
-        // A pipe of that name would never end.
-        if !fs::metadata(&path).ok().is_some_and(|metadata| metadata.is_file() && metadata.len() <= LONGEST) {
-            return None;
-        }
-        let text = fs::read_to_string(path).ok()?;
-        let (pid, status) = text.trim_end().split_once('\t')?;
-        Some(ProgramEnd { run_id, pid: pid.parse().ok()?, status: ExitStatus::from_raw(status.parse().ok()?) })
+    /// Those of all runs below a directory whose end was seen.
+    pub fn read_all(output_dir: &Path) -> Vec<ProgramEnd> {
+        let entries = fs::read_dir(output_dir).into_iter().flatten().flatten();
+        entries.filter_map(|entry| ProgramEnd::of_file_name(entry.file_name().to_str()?)).collect()
+    }
+
+    fn file_name(&self) -> String {
+        format!("{NAME_START}{}_{}_{}", self.run_id, self.pid, self.status.into_raw())
+    }
+
+    fn of_file_name(name: &str) -> Option<ProgramEnd> {
+        let mut numbers = name.strip_prefix(NAME_START)?.split('_');
+        let mut next = || numbers.next();
+        Some(ProgramEnd {
+            run_id: next()?.parse().ok()?,
+            pid: next()?.parse().ok()?,
+            status: ExitStatus::from_raw(next()?.parse().ok()?),
+        })
     }
 }
 
@@ -54,10 +60,6 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-fn path(output_dir: &Path, run_id: u64) -> PathBuf {
-    output_dir.join(format!("{NAME_START}{run_id}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,16 +74,18 @@ mod tests {
             (0x008b, "killed by SIGSEGV (core dumped)"),
             (0x0023, "killed by signal 35"),
         ];
+        for name in ["", "1", "1_2", "1_2_", "_2_3", "1_-2_3"] {
+            fs::write(directory.path().join(format!("{NAME_START}{name}")), "").unwrap();
+        }
+        let mut written = Vec::new();
         for (run_id, (raw, words)) in (1..).zip(ends) {
             let end = ProgramEnd { run_id, pid: 77, status: ExitStatus::from_raw(raw) };
             assert_eq!(describe(end.status), words);
             end.write(directory.path()).unwrap();
-            assert_eq!(ProgramEnd::read(directory.path(), run_id), Some(end));
+            written.push(end);
         }
-        assert_eq!(ProgramEnd::read(directory.path(), 99), None);
-        for (run_id, text) in [(100, "no numbers\tat all\n"), (101, ""), (102, "77")] {
-            fs::write(path(directory.path(), run_id), text).unwrap();
-            assert_eq!(ProgramEnd::read(directory.path(), run_id), None);
-        }
+        let mut read = ProgramEnd::read_all(directory.path());
+        read.sort_by_key(|end| end.run_id);
+        assert_eq!(read, written);
     }
 }

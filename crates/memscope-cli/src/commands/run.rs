@@ -75,9 +75,6 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         status: ended.status,
         brand: settings.brand,
     };
-    if let Err(error) = run.end().write(&settings.output_dir) {
-        printer.note(&format_args!("how the program ended is not kept with the recording: {error}"));
-    }
     let later = format!("{} export {}", settings.brand.name(), quoted(&settings.output_dir));
     windows_home::bring(&settings.output_dir, printer);
     match report_run(settings, &run, unrecorded, &ended.interruption, printer) {

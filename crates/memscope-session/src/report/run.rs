@@ -35,6 +35,9 @@ pub fn report_run(
         }
         return Ok(ReportOutcome::Complete);
     }
+    if let Err(error) = run.end().write(&run.output_dir) {
+        printer.note(&format_args!("how the program ended is not kept with the recording: {error}"));
+    }
     let Some(mut batch) = export_all(&recordings, Some(settings.data_format), interruption, printer) else {
         return Ok(ReportOutcome::Interrupted);
     };

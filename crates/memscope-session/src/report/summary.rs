@@ -118,8 +118,8 @@ fn sums(reports: &[&ProcessReport]) -> String {
 /// Those that are not told one by one.
 fn rest_line(by_peak: &[&ProcessReport], output: &Path) -> Option<String> {
     let rest = by_peak.get(PROCESSES_SHOWN..).filter(|rest| !rest.is_empty())?;
-    let noted = rest.iter().filter(|report| !shortcomings(report).is_empty()).count() as u64;
-    let noted = if noted == 0 { String::new() } else { format!("; more is to be said of {}", count(noted)) };
+    let incomplete = rest.iter().filter(|report| is_incomplete(report)).count() as u64;
+    let noted = if incomplete == 0 { String::new() } else { format!("; {} of them incomplete", count(incomplete)) };
     Some(format!(
         "  and {}: {}{noted}; all are listed by: info --all {}",
         counted(rest.len() as u64, "smaller process", "smaller processes"),
@@ -270,6 +270,13 @@ fn beside(pool: &PoolReport, report: &ProcessReport) -> String {
         most => format!("; at most {} of address space reserved and not usable", bytes(most)),
     };
     format!("{resident}{reserved}")
+}
+
+/// Whether something of the process is not in its recording, or not in its files.
+fn is_incomplete(report: &ProcessReport) -> bool {
+    let outcome = &report.outcome;
+    let whole = outcome.lost_events == 0 && outcome.stopped.is_none() && outcome.damage.is_empty();
+    !whole || !report.unwritten.is_empty() || !report.notes.is_empty()
 }
 
 fn refusal_line(refusal: &Refusal) -> String {
