@@ -31,7 +31,7 @@ pub(super) fn run(settings: &ExportSettings, printer: &Printer) -> anyhow::Resul
             })
         }
         None => {
-            printer.error(&"the export was interrupted; files of earlier exports are as they were");
+            printer.error(&"the export was interrupted; files of processes that it did not reach are as they were");
             Ok(ExitCode::from(EXIT_UNWRITTEN))
         }
     }
