@@ -11,7 +11,7 @@ use memscope_model::{ModelError, Process, SPOOL_DIRECTORY, survey_processes};
 use memscope_symbols::{Symbolizer, Symbols};
 
 use crate::brand::Brand;
-use crate::device_usage::SampledProcess;
+use crate::device_usage::SampledRuns;
 use crate::keeper::Unrecorded;
 use crate::printer::Printer;
 use crate::report::{ProcessReport, resident_size};
@@ -84,6 +84,9 @@ pub fn read_all(recordings: &Recordings, printer: &Printer) -> Batch {
     batch
 }
 
+/// Hundreds of processes may have hundreds of files that a viewer will not take.
+const PROBLEMS_SHOWN: usize = 20;
+
 /// Exports each process; `None` if the user asked to stop.
 pub fn export_all(
     recordings: &Recordings,
@@ -92,11 +95,11 @@ pub fn export_all(
     printer: &Printer,
 ) -> Option<Batch> {
     let progress = Progress::new("exporting", &recordings.processes, printer);
-    let symbols = Symbols::new();
+    let shared = Shared::default();
     let exports = workers::each(
         &recordings.processes,
         |directory| recorded_bytes(directory),
-        |index, directory| export_one(directory, format, &symbols, interruption, &mut progress.of(index)),
+        |index, directory| export_one(directory, format, &shared, interruption, &mut progress.of(index)),
     );
     progress.bar.finish_and_clear();
     let mut problems: Vec<String> = Vec::new();
@@ -117,10 +120,20 @@ pub fn export_all(
     }
     let mut batch = Batch { unreadable: recordings.unreadable, ..Batch::default() };
     batch.take_in(reports, printer);
-    for problem in &problems {
+    for problem in problems.iter().take(PROBLEMS_SHOWN) {
         printer.note(problem);
     }
+    if let more @ 1.. = problems.len().saturating_sub(PROBLEMS_SHOWN) {
+        printer.note(&format_args!("and {more} more such notes"));
+    }
     Some(batch)
+}
+
+/// What is read once for all processes.
+#[derive(Default)]
+struct Shared {
+    symbols: Symbols,
+    sampled: SampledRuns,
 }
 
 /// One bar for all recordings.
@@ -164,7 +177,7 @@ fn recorded_bytes(directory: &Path) -> u64 {
 fn export_one(
     directory: &Path,
     format: Option<DataFormat>,
-    symbols: &Symbols,
+    shared: &Shared,
     interruption: &Interruption,
     progress: &mut dyn FnMut(f64),
 ) -> Result<(ProcessReport, Vec<String>), ExportError> {
@@ -183,9 +196,9 @@ fn export_one(
         Brand::MsLeaks => memscope_dump::Brand::MsLeaks,
     };
     let dump_events = setting("dump").and_then(|bits| bits.parse().ok()).map_or(DumpEvents::ALL, DumpEvents::from_bits);
-    let mut symbolizer = Symbolizer::sharing(symbols);
+    let mut symbolizer = Symbolizer::sharing(&shared.symbols);
     let mut usage = Usage::new();
-    let (sampled, sampling_problem) = SampledProcess::open(&process, directory);
+    let (sampled, sampling_problem) = shared.sampled.process(&process, directory);
     let options = ExportOptions {
         format,
         brand,

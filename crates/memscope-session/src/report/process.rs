@@ -142,7 +142,7 @@ impl ProcessReport {
     pub fn new(
         process: &Process,
         directory: &Path,
-        outcome: Outcome,
+        mut outcome: Outcome,
         usage: &Usage,
         symbolizer: &mut Symbolizer,
     ) -> ProcessReport {
@@ -166,6 +166,7 @@ impl ProcessReport {
         if process.config("cpu") == Some("1") {
             notes.extend(own_allocator::note(&info.executable, &outcome));
         }
+        outcome.forget_live_blocks();
         ProcessReport {
             directory: directory.to_owned(),
             run_id: info.run_id,
