@@ -126,6 +126,16 @@ fn the_programs_own_failure_goes_before_that_of_its_files() {
 }
 
 #[test]
+fn a_process_that_begins_on_a_full_disk_is_named_and_leaves_nothing() {
+    let (summary, info, _) = on_a_small_disk("2m", "\"$1\" 1 300000 >&2; \"$1\" 1 1 >&2; true");
+    for text in [&summary, &info] {
+        assert!(!text.contains("could NOT be read"), "{text}");
+    }
+    assert!(summary.contains("; 1 process NOT RECORDED"), "{summary}");
+    assert!(summary.contains(" burst: NOT RECORDED: there is no space for its recording: No space left"), "{summary}");
+}
+
+#[test]
 fn a_disk_that_is_full_of_the_recording_costs_no_word_of_the_summary() {
     let (summary, info, status) = on_a_small_disk("2m", "\"$1\" 1 300000 >&2; true");
     assert_eq!(headline(&summary), headline(&info), "{summary}");

@@ -380,6 +380,14 @@ fn shortened(command: &str) -> String {
     if line.chars().count() <= LONGEST {
         return line;
     }
+    // Where a program lies says less than what it was told.
+    let program = line.split(' ').next().unwrap_or_default();
+    if let Some(name) = program.rfind('/') {
+        line.drain(..=name);
+    }
+    if line.chars().count() <= LONGEST {
+        return line;
+    }
     let kept: String = line.chars().take(LONGEST - 1).collect();
     format!("{kept}…")
 }
