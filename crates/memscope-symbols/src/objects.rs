@@ -11,11 +11,15 @@ use crate::sources::Sources;
 
 /// Where distributions install separate debug files.
 const SYSTEM_DEBUG_DIRECTORY: &str = "/usr/lib/debug";
-/// Debug information is held in memory up to this much; then the files that were not asked for longest are closed, and read
-/// again should they be asked for something new. Answers are never forgotten.
+/// Debug information of files that no [`crate::Symbolizer`] asks for any more is held in memory up to this much, together
+/// with that of the others; then those that were not asked for longest are closed, and read again should they be asked for
+/// something new. Answers are never forgotten.
 const MOST_BYTES: u64 = 1 << 30;
-/// An open file costs a descriptor, of which a process has a thousand.
+/// The same for open files: each costs a descriptor, of which a process has a thousand.
 const MOST_OPEN: usize = 512;
+
+/// Of an object that no symbolizer has: it is known under its path, and among the open ones.
+const OWN_COUNT: usize = 2;
 
 /// What was read of all files so far, one object per (path, build id). Clones share it.
 #[derive(Clone)]
@@ -136,17 +140,16 @@ impl Symbols {
         answer
     }
 
-    /// Notes that the object's file was read, and closes others for it.
+    /// Notes that the object's file was read, and closes others for it that are not in use.
     fn keep(&self, object: &Arc<Object>, bytes: u64) {
         let mut open = lock(&self.0.open);
         open.push(Opened { object: Arc::clone(object), bytes });
         let mut held: u64 = open.iter().map(|opened| opened.bytes).sum();
         while held > self.0.most_bytes || open.len() > MOST_OPEN {
-            let others = open.iter().enumerate().filter(|(_, opened)| !Arc::ptr_eq(&opened.object, object));
-            let oldest = others.min_by_key(|(_, opened)| opened.object.last_asked.load(Ordering::Relaxed));
+            let unused = open.iter().enumerate().filter(|(_, opened)| Arc::strong_count(&opened.object) == OWN_COUNT);
+            let oldest = unused.min_by_key(|(_, opened)| opened.object.last_asked.load(Ordering::Relaxed));
             let Some((place, _)) = oldest else { return };
-            // It may be in use: its contents are taken when that is over. Nobody waits for this list with an object in
-            // hand.
+            // Nobody waits for this list with the contents of an object in hand.
             let closed = open.swap_remove(place);
             lock(&closed.object.contents).sources = None;
             held -= closed.bytes;
@@ -190,19 +193,24 @@ mod tests {
     }
 
     #[test]
-    fn files_are_closed_when_they_hold_too_much_and_answer_all_the_same() {
+    fn files_nobody_asks_for_any_more_are_closed_when_they_hold_too_much_and_answer_all_the_same() {
         let (own, shell) = (std::env::current_exe().unwrap(), PathBuf::from("/bin/sh"));
-        let roomy = Symbols::with_debug_directories(Vec::new());
         let tight = Symbols::keeping(Vec::new(), 1);
-        let (mut roomy_one, mut tight_one) = (Symbolizer::sharing(&roomy), Symbolizer::sharing(&tight));
-        for offset in (0x4000..0x10_0000).step_by(0xb321) {
-            for path in [&own, &shell] {
-                assert_eq!(tight_one.c_frames(path, &[], offset), roomy_one.c_frames(path, &[], offset));
-                assert_eq!(open(&tight), 1);
-            }
+        let offsets: Vec<u64> = (0x4000..0x10_0000).step_by(0xb321).collect();
+        let ask = |symbolizer: &mut Symbolizer, path: &Path, offsets: &[u64]| -> Vec<Vec<Frame>> {
+            offsets.iter().map(|offset| symbolizer.c_frames(path, &[], *offset).to_vec()).collect()
+        };
+        let expected = ask(&mut Symbolizer::with_debug_directories(Vec::new()), &own, &offsets);
+        assert!(expected.iter().any(|frames| !frames.is_empty()));
+        {
+            let mut one = Symbolizer::sharing(&tight);
+            assert_eq!(ask(&mut one, &own, &offsets[..5]), expected[..5]);
+            ask(&mut one, &shell, &offsets);
+            assert_eq!(open(&tight), 2, "both are in use");
         }
-        assert_eq!(open(&roomy), 2);
-        assert_eq!(tight_one.problems(), roomy_one.problems());
+        ask(&mut Symbolizer::sharing(&tight), Path::new("/bin/ls"), &offsets);
+        assert_eq!(open(&tight), 1);
+        assert_eq!(ask(&mut Symbolizer::sharing(&tight), &own, &offsets), expected);
     }
 
     #[test]

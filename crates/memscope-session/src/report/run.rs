@@ -52,7 +52,9 @@ pub fn report_run(
     if settings.devices.npu != NpuSelection::None && !npu_seen {
         printer.note(&"NPU memory was asked for and no NPU event came");
     }
-    Ok(if batch.unwritten() > 0 { ReportOutcome::Unwritten } else { ReportOutcome::Complete })
+    // Whose those are that could not even be looked into is not known.
+    let is_whole = batch.unwritten() == 0 && batch.unreadable == recordings.unreadable;
+    Ok(if is_whole { ReportOutcome::Complete } else { ReportOutcome::Unwritten })
 }
 
 fn nothing_recorded(settings: &Settings) -> &'static str {
