@@ -1,7 +1,7 @@
 //! Hooks of the device's libraries in awkward places. What they record in earnest is tested with a simulated CANN
 //! (`tests/frameworks`); here a library of a few functions will do.
 use memscope_format::decode::EventKind;
-use memscope_format::record::Space;
+use memscope_format::record::{Space, SpaceDevice};
 use memscope_model::Device;
 use memscope_tests::{Recorded, Workshop};
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ fn a_forked_child_tells_its_devices_and_pools_itself() {
             EventKind::PoolTotal { device, total, .. } => Some((device, total)),
             _ => None,
         });
-        assert_eq!(totals.collect::<Vec<_>>(), [(0, 1 << 20)]);
+        assert_eq!(totals.collect::<Vec<_>>(), [(SpaceDevice(0), 1 << 20)]);
         let on_device = process.events.iter().filter(|event| event.block.device != Device::Cpu);
         assert_eq!(on_device.map(|event| event.block.device).collect::<Vec<_>>(), [Device::Npu(3)]);
     }

@@ -3,32 +3,38 @@
 //! `valgrind --tool=callgrind encode_cost KIND COUNT`, with two counts; what a record takes is the difference.
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, Path};
-use memscope_format::record::{AccessMode, Execution, Phase, Protection, Space, StackRef, SystemKind, TensorOwner};
+use memscope_format::record::{
+    AccessMode, Execution, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceDevice, StackRef, SystemKind,
+    TensorOwner,
+};
 use std::hint::black_box;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let kind: usize = arguments.next().ok_or("usage: encode_cost KIND COUNT")?.parse()?;
     let count: u64 = arguments.next().ok_or("usage: encode_cost KIND COUNT")?.parse()?;
-    let (space, device, size, address) = (Space::PtaCaching, 1, 4096, 0x12c0_0000_0000);
+    let (space, device, size, address) = (Space::PtaCaching, 1u32, 4096, 0x12c0_0000_0000);
     let stack = StackRef { c: 77, python: 5 };
     let path = Path::after(b"0_7/1_Linear/0_", b"0_7/1_Linear/1_MatMul");
     let lines = [Execution { stream: 1, task: 7, unit: 0, end: false, counter: 1000 }; 8];
     let protection = Protection::READ_WRITE;
     let records = [
-        ("device_alloc", Extended::DeviceAlloc { space, device, address, size, attributes: 7, stack }),
+        (
+            "device_alloc",
+            Extended::DeviceAlloc { space, device: SpaceDevice(device), address, size, attributes: 7, stack },
+        ),
         ("device_free", Extended::DeviceFree { space, address, stack }),
         ("host_map", Extended::HostMap { address, size, protection, stack }),
         ("launch", Extended::Launch),
-        ("task", Extended::Task { device, stream: 3, task: 70, name: 0x1234_5678_9abc }),
+        ("task", Extended::Task { device: PhysicalDevice(device), stream: 3, task: 70, name: 0x1234_5678_9abc }),
         ("mark", Extended::Mark { text: b"step start" }),
         ("system", Extended::System { kind: SystemKind::Step, value: 7 }),
-        ("executions", Extended::Executions { device, streams: true, lines: &lines }),
+        ("executions", Extended::Executions { device: PhysicalDevice(device), streams: true, lines: &lines }),
         (
             "atb_operator_start",
             Extended::AtbOperatorStart {
                 launch: 900,
-                device,
+                device: LogicalDevice(device),
                 workspace: address,
                 workspace_size: size,
                 stack,
@@ -36,13 +42,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 name: b"MatMul",
             },
         ),
-        ("atb_kernel", Extended::AtbKernel { phase: Phase::Start, device, path }),
+        ("atb_kernel", Extended::AtbKernel { phase: Phase::Start, device: LogicalDevice(device), path }),
         (
             "access",
             Extended::Access {
                 mode: AccessMode::Read,
                 owner: TensorOwner::AtbKernel,
-                device,
+                device: LogicalDevice(device),
                 address,
                 size,
                 dtype: 1,

@@ -85,10 +85,63 @@ impl SystemKind {
     }
 }
 
-/// The device of an allocation on the host side of the driver.
+/// In every numbering: the device of an allocation on the host side of the driver.
 pub const HOST_DEVICE: u32 = 10_000;
-/// The device nobody said.
+/// In every numbering: the device nobody said.
 pub const UNKNOWN_DEVICE: u32 = 9_999;
+
+/// A device as the machine and its driver number it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct PhysicalDevice(pub u32);
+
+/// A device as a program numbers those it sees: a place in `ASCEND_RT_VISIBLE_DEVICES`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct LogicalDevice(pub u32);
+
+impl LogicalDevice {
+    pub const UNKNOWN: LogicalDevice = LogicalDevice(UNKNOWN_DEVICE);
+}
+
+/// A device as those number it who hand out its memory: it says nothing without the [`Space`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct SpaceDevice(pub u32);
+
+impl SpaceDevice {
+    pub const HOST: SpaceDevice = SpaceDevice(HOST_DEVICE);
+
+    /// The driver's numbers are the machine's, those of pools the program's.
+    pub fn of(self, space: Space) -> DeviceNumber {
+        match space {
+            Space::Driver | Space::DriverHandle | Space::Registered => DeviceNumber::Physical(PhysicalDevice(self.0)),
+            Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore => {
+                DeviceNumber::Logical(LogicalDevice(self.0))
+            }
+        }
+    }
+}
+
+/// A device, by whichever number it has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DeviceNumber {
+    Physical(PhysicalDevice),
+    Logical(LogicalDevice),
+}
+
+macro_rules! from_numbers {
+    ($($device:ident),*) => {
+        $(impl TryFrom<u64> for $device {
+            type Error = core::num::TryFromIntError;
+
+            fn try_from(number: u64) -> Result<$device, Self::Error> {
+                u32::try_from(number).map($device)
+            }
+        })*
+    };
+}
+from_numbers!(PhysicalDevice, LogicalDevice, SpaceDevice);
 
 /// Which side of a kernel's launch a record is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

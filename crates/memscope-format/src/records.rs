@@ -20,7 +20,7 @@ macro_rules! records {
                 1 THREAD Thread { thread: u32 as Varint };
                 /// Lines of a device's task log, at most [`MOST_EXECUTIONS`](crate::record::MOST_EXECUTIONS); `streams` says
                 /// whether the device tells the stream.
-                45 EXECUTIONS Executions { device: u32 as Varint } with Lines(streams: bool, lines: &'a [Execution]);
+                45 EXECUTIONS Executions { device: PhysicalDevice as Varint } with Lines(streams: bool, lines: &'a [Execution]);
             }
             // What later records of the same lane refer to.
             definitions {
@@ -74,7 +74,7 @@ macro_rules! records {
                 /// `attributes`: for driver memory the low 8 bits are the module, the next 2 the page type (normal, huge, giant).
                 16 DEVICE_ALLOC DeviceAlloc {
                     space: Space as Byte,
-                    device: u32 as Varint,
+                    device: SpaceDevice as Varint,
                     address: u64 as DeviceAddress,
                     size: u64 as Varint,
                     attributes: u32 as Varint,
@@ -84,11 +84,11 @@ macro_rules! records {
                     address: u64 as DeviceAddress,
                 } with Stack(stack: StackRef);
                 /// What a pool has reserved from now on.
-                18 POOL_TOTAL PoolTotal { space: Space as Byte, device: u32 as Varint, total: u64 as Varint };
+                18 POOL_TOTAL PoolTotal { space: Space as Byte, device: SpaceDevice as Varint, total: u64 as Varint };
                 /// The driver refused an allocation for want of memory.
                 19 OUT_OF_MEMORY OutOfMemory {
                     space: Space as Byte,
-                    device: u32 as Varint,
+                    device: SpaceDevice as Varint,
                     size: u64 as Varint,
                     flag: u64 as Varint,
                 } with Stack(stack: StackRef);
@@ -99,13 +99,13 @@ macro_rules! records {
                 /// A kernel is about to be launched by the lane's thread.
                 40 LAUNCH Launch;
                 /// The runtime gave a task its number. `task` is the word it reports, `name` the hash of the kernel's, 0 for none.
-                41 TASK Task { device: u32 as Varint, stream: u32 as Varint, task: u32 as Varint, name: u64 as Word };
+                41 TASK Task { device: PhysicalDevice as Varint, stream: u32 as Varint, task: u32 as Varint, name: u64 as Word };
                 /// Which way stream and task numbers are packed in the task log.
                 43 STREAM_EXPANSION StreamExpansion { status: u8 as Byte };
                 /// The device's counter at the record's time, give or take half of `width` ticks; the frequency is 0 if the device
                 /// does not say.
                 44 DEVICE_CLOCK DeviceClock {
-                    device: u32 as Varint,
+                    device: PhysicalDevice as Varint,
                     frequency_khz: u64 as Varint,
                     counter: u64 as Word,
                     width: u64 as Varint,
@@ -113,31 +113,31 @@ macro_rules! records {
                 /// `launch` is the process's own count. A name that is empty is not known.
                 64 ATB_OPERATOR_START AtbOperatorStart {
                     launch: u64 as Varint,
-                    device: u32 as Varint,
+                    device: LogicalDevice as Varint,
                     workspace: u64 as DeviceAddress,
                     workspace_size: u64 as Varint,
                 } with Operator(stack: StackRef, path: Path<'a>, name: &'a [u8]);
                 65 ATB_OPERATOR_END AtbOperatorEnd { launch: u64 as Varint };
-                66 ATB_KERNEL AtbKernel { phase: Phase as Byte, device: u32 as Varint } with Kernel(path: Path<'a>);
+                66 ATB_KERNEL AtbKernel { phase: Phase as Byte, device: LogicalDevice as Varint } with Kernel(path: Path<'a>);
                 /// Of a tensor of the operator or kernel that began last in this lane. Dimensions beyond the eighth are left out.
                 67 ACCESS Access {
                     mode: AccessMode as Byte,
                     owner: TensorOwner as Byte,
-                    device: u32 as Varint,
+                    device: LogicalDevice as Varint,
                     address: u64 as DeviceAddress,
                     size: u64 as Varint,
                 } with Tensor(dtype: i32, format: i32, dimensions: &'a [i64]);
                 /// A pool took a range of memory to hand out.
                 68 HEAP Heap {
                     space: Space as Byte,
-                    device: u32 as Varint,
+                    device: SpaceDevice as Varint,
                     address: u64 as DeviceAddress,
                     size: u64 as Varint,
                 };
                 /// A pool gave up the heap that begins there.
                 69 HEAP_END HeapEnd { space: Space as Byte, address: u64 as DeviceAddress };
                 /// The program asks what the memory of a device is at this moment.
-                80 SNAPSHOT Snapshot { device: u32 as Varint } with Label(name: &'a [u8]);
+                80 SNAPSHOT Snapshot { device: LogicalDevice as Varint } with Label(name: &'a [u8]);
             }
             // Events that are no longer written, and what they lack.
             superseded {

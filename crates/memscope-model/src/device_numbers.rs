@@ -1,7 +1,9 @@
 //! From the numbers programs use for devices to those of the machine.
 use crate::Device;
 use crate::facts::Problem;
-use memscope_format::record::{HOST_DEVICE, Space, UNKNOWN_DEVICE};
+use memscope_format::record::{
+    DeviceNumber, HOST_DEVICE, LogicalDevice, PhysicalDevice, Space, SpaceDevice, UNKNOWN_DEVICE,
+};
 
 /// The driver's flags have ten bits for it.
 const DEVICES: u32 = 1024;
@@ -31,28 +33,29 @@ impl DeviceNumbers {
         Ok(())
     }
 
-    /// The device of a block; the driver's numbers are physical, those of pools are the program's.
-    pub(crate) fn device(&self, space: Space, number: u32) -> Device {
-        match space {
-            Space::Driver | Space::DriverHandle | Space::Registered => physical(number),
-            Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore => self.seen_by_program(number),
+    /// The device of a block of `space`.
+    pub(crate) fn device(&self, space: Space, device: SpaceDevice) -> Device {
+        match device.of(space) {
+            DeviceNumber::Physical(device) => self.of_machine(device),
+            DeviceNumber::Logical(device) => self.seen_by_program(device),
         }
     }
 
-    /// The device a program calls `number`.
-    pub(crate) fn seen_by_program(&self, number: u32) -> Device {
-        let mapped = self.visible.as_ref().and_then(|visible| visible.get(number as usize));
-        mapped.map_or_else(|| physical(number), |number| Device::Npu(*number))
+    /// The device a program calls by this number.
+    pub(crate) fn seen_by_program(&self, device: LogicalDevice) -> Device {
+        let mapped = self.visible.as_ref().and_then(|visible| visible.get(device.0 as usize));
+        mapped.map_or_else(|| self.of_machine(PhysicalDevice(device.0)), |number| Device::Npu(*number))
     }
-}
 
-fn physical(number: u32) -> Device {
-    match number {
-        HOST_DEVICE => Device::Cpu,
-        UNKNOWN_DEVICE => Device::Unknown,
-        number if number < DEVICES => Device::Npu(number as u16),
-        // No such device exists; what happened on it is still worth telling.
-        _ => Device::Unknown,
+    /// The device the machine calls by this number.
+    pub(crate) fn of_machine(&self, device: PhysicalDevice) -> Device {
+        match device.0 {
+            HOST_DEVICE => Device::Cpu,
+            UNKNOWN_DEVICE => Device::Unknown,
+            number if number < DEVICES => Device::Npu(number as u16),
+            // No such device exists; what happened on it is still worth telling.
+            _ => Device::Unknown,
+        }
     }
 }
 
@@ -63,14 +66,15 @@ mod tests {
     #[test]
     fn an_index_of_a_pool_is_a_place_in_the_list_and_the_drivers_number_is_not() {
         let mut numbers = DeviceNumbers::default();
-        assert_eq!(numbers.device(Space::PtaCaching, 1), Device::Npu(1));
+        assert_eq!(numbers.device(Space::PtaCaching, SpaceDevice(1)), Device::Npu(1));
         numbers.see(" 2, 5 ").unwrap();
-        assert_eq!(numbers.device(Space::PtaCaching, 1), Device::Npu(5));
-        assert_eq!(numbers.device(Space::MindSpore, 0), Device::Npu(2));
-        assert_eq!(numbers.device(Space::Driver, 1), Device::Npu(1));
-        assert_eq!(numbers.seen_by_program(7), Device::Npu(7));
-        assert_eq!(numbers.device(Space::Driver, HOST_DEVICE), Device::Cpu);
-        assert_eq!(numbers.device(Space::Atb, u32::MAX), Device::Unknown);
+        assert_eq!(numbers.device(Space::PtaCaching, SpaceDevice(1)), Device::Npu(5));
+        assert_eq!(numbers.device(Space::MindSpore, SpaceDevice(0)), Device::Npu(2));
+        assert_eq!(numbers.device(Space::Driver, SpaceDevice(1)), Device::Npu(1));
+        assert_eq!(numbers.of_machine(PhysicalDevice(1)), Device::Npu(1));
+        assert_eq!(numbers.seen_by_program(LogicalDevice(7)), Device::Npu(7));
+        assert_eq!(numbers.device(Space::Driver, SpaceDevice(HOST_DEVICE)), Device::Cpu);
+        assert_eq!(numbers.device(Space::Atb, SpaceDevice(u32::MAX)), Device::Unknown);
     }
 
     #[test]
@@ -79,7 +83,7 @@ mod tests {
             let mut numbers = DeviceNumbers::default();
             let problem = numbers.see(list).unwrap_err();
             assert_eq!(problem, Problem::VisibleDevices { value: list.to_owned() });
-            assert_eq!(numbers.device(Space::PtaCaching, 0), Device::Npu(0));
+            assert_eq!(numbers.device(Space::PtaCaching, SpaceDevice(0)), Device::Npu(0));
         }
         DeviceNumbers::default().see("").unwrap();
     }

@@ -1,19 +1,20 @@
 //! Which launch a task is, and which task an execution.
 use crate::NameId;
 use crate::task_log::Line;
+use memscope_format::record::PhysicalDevice;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A task as the runtime numbered it. Numbers come round: the newest task of a number is the one that runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct TaskId {
-    pub(crate) device: u32,
+    pub(crate) device: PhysicalDevice,
     pub(crate) stream: u32,
     pub(crate) task: u32,
 }
 
 impl TaskId {
     /// From the numbers of a report: the task is the low half of its word.
-    pub(crate) fn reported(device: u32, stream: u32, word: u32) -> TaskId {
+    pub(crate) fn reported(device: PhysicalDevice, stream: u32, word: u32) -> TaskId {
         TaskId { device, stream, task: word & 0xffff }
     }
 
@@ -105,7 +106,7 @@ pub(crate) struct KernelBooks {
     /// Names that were looked for further on.
     searched: FxHashSet<u64>,
     /// Devices whose log does not tell the stream.
-    without_streams: FxHashSet<u32>,
+    without_streams: FxHashSet<PhysicalDevice>,
     expanded: bool,
     pub(crate) counts: KernelCounts,
 }
@@ -129,7 +130,7 @@ impl KernelBooks {
     }
 
     /// The log of this device does not tell streams.
-    pub(crate) fn see_without_streams(&mut self, device: u32) {
+    pub(crate) fn see_without_streams(&mut self, device: PhysicalDevice) {
         self.without_streams.insert(device);
     }
 
@@ -232,11 +233,14 @@ mod tests {
         assert_eq!(id(0x7abc, 9, 0, true), (0x7abc, 9));
         assert_eq!(id(0x8000 | 0x123, 0x8456, 0, true), (0x0456, 0x8000 | 0x123));
         assert_eq!(id(0x8000 | 0x123, 0x8456, 3, true), (0x123, 0x8456));
-        assert_eq!(TaskId::reported(1, 2, 0xab_0009), TaskId { device: 1, stream: 2, task: 9 });
+        assert_eq!(
+            TaskId::reported(PhysicalDevice(1), 2, 0xab_0009),
+            TaskId { device: PhysicalDevice(1), stream: 2, task: 9 }
+        );
     }
 
     fn book(books: &mut KernelBooks, stream: u32, task: u32, name: u64) -> Option<(Task, bool)> {
-        books.launch(TaskId::reported(0, stream, task), name, 1, true)
+        books.launch(TaskId::reported(PhysicalDevice(0), stream, task), name, 1, true)
     }
 
     fn name_of(execution: Execution) -> u64 {
@@ -276,7 +280,7 @@ mod tests {
     fn a_beginning_whose_launch_does_not_come_is_a_stray() {
         let mut books = KernelBooks::default();
         assert_eq!(books.execute(&line(7, 1, 0), true), Execution::RetryLater);
-        let id = TaskId { device: 0, stream: 7, task: 1 };
+        let id = TaskId { device: PhysicalDevice(0), stream: 7, task: 1 };
         let stray = |id, ended| Execution::Stray { id, ended };
         assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), stray(id, false));
         assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), stray(id, false));
@@ -290,7 +294,7 @@ mod tests {
     #[test]
     fn a_log_without_streams_takes_tasks_of_one_number_in_turn() {
         let mut books = KernelBooks::default();
-        books.see_without_streams(0);
+        books.see_without_streams(PhysicalDevice(0));
         book(&mut books, 1, 5, 10);
         book(&mut books, 2, 5, 20);
         let begin = Line { streams: false, ..line(0, 5, 0) };

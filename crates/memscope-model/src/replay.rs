@@ -21,7 +21,7 @@ use crate::{
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
 use memscope_format::layout::StopReason;
-use memscope_format::record::{Space, SystemKind, UNKNOWN_DEVICE};
+use memscope_format::record::{LogicalDevice, Space, SystemKind};
 use memscope_format::settings::RecordSettings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -518,8 +518,8 @@ impl Replay {
             EventKind::System { kind, value } => self.enter_system(now, kind, value, sink),
             EventKind::Snapshot { device, .. } => {
                 let device = match device {
-                    UNKNOWN_DEVICE => self.thread_devices.of(now.thread),
-                    number => device_numbers.seen_by_program(number),
+                    LogicalDevice::UNKNOWN => self.thread_devices.of(now.thread),
+                    device => device_numbers.seen_by_program(device),
                 };
                 self.snapshot(now, device, lane.text(), sink)
             }
@@ -595,7 +595,7 @@ impl Replay {
             }
             SystemKind::SetDevice => {
                 let number = u32::try_from(value).unwrap_or(u32::MAX);
-                self.thread_devices.set(now.thread, self.device_numbers.seen_by_program(number));
+                self.thread_devices.set(now.thread, self.device_numbers.seen_by_program(LogicalDevice(number)));
                 ControlFlow::Continue(())
             }
         }

@@ -4,7 +4,7 @@
 //! ahead of the others and its lines take their turn at the time the device gave them.
 use crate::device_clock::DeviceClock;
 use memscope_format::decode::{EventKind, LaneCursor, Spool, SpoolError, Timeline};
-use memscope_format::record::Execution;
+use memscope_format::record::{Execution, PhysicalDevice};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +21,7 @@ pub(crate) struct Line {
     pub(crate) ticks: u64,
     /// Lines of one moment stay as they were written.
     pub(crate) number: u64,
-    pub(crate) device: u32,
+    pub(crate) device: PhysicalDevice,
     /// Who read it.
     pub(crate) thread: u32,
     /// Whether `stream` says anything.
@@ -37,8 +37,8 @@ pub(crate) struct Line {
 /// A task log being read.
 pub(crate) struct TaskLog {
     cursor: LaneCursor,
-    clocks: FxHashMap<u32, DeviceClock>,
-    without_streams: FxHashSet<u32>,
+    clocks: FxHashMap<PhysicalDevice, DeviceClock>,
+    without_streams: FxHashSet<PhysicalDevice>,
     lines: BinaryHeap<Reverse<Line>>,
     /// The latest time of a line read so far.
     newest_ns: u64,
@@ -64,7 +64,7 @@ const AHEAD_NS: u64 = 1_000_000_000;
 impl TaskLog {
     /// The log in lane `number`. Its clock readings are all read at once: a line lies between two of them.
     pub(crate) fn open(spool: &Spool, number: u32, timeline: &Timeline) -> Result<TaskLog, SpoolError> {
-        let mut clocks: FxHashMap<u32, DeviceClock> = FxHashMap::default();
+        let mut clocks: FxHashMap<PhysicalDevice, DeviceClock> = FxHashMap::default();
         let mut without_streams = FxHashSet::default();
         let mut cursor = LaneCursor::new(number);
         while let Some(event) = cursor.next_event(spool, &mut |_| {})? {
@@ -93,7 +93,7 @@ impl TaskLog {
         })
     }
 
-    pub(crate) fn devices_without_streams(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn devices_without_streams(&self) -> impl Iterator<Item = PhysicalDevice> {
         self.without_streams.iter().copied()
     }
 
@@ -177,10 +177,21 @@ impl TaskLog {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use super::Line;
+    use super::{Line, PhysicalDevice};
 
     /// The beginning of a task on device 0.
     pub(crate) fn line(stream: u16, task: u32, unit: u8) -> Line {
-        Line { ticks: 1, number: 1, device: 0, thread: 1, streams: true, stream, task, unit, end: false, waited: false }
+        Line {
+            ticks: 1,
+            number: 1,
+            device: PhysicalDevice(0),
+            thread: 1,
+            streams: true,
+            stream,
+            task,
+            unit,
+            end: false,
+            waited: false,
+        }
     }
 }

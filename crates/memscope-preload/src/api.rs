@@ -2,6 +2,7 @@
 use crate::deliberate_lock;
 use core::ffi::{CStr, c_char};
 use memscope_hook::{API_VERSION, Api};
+use memscope_recorder::device::LogicalDevice;
 use memscope_recorder::slot::{self, Guard};
 use memscope_recorder::{Protection, control};
 
@@ -120,5 +121,5 @@ unsafe extern "C" fn snapshot(name: *const c_char, device: i32) {
         // SAFETY: the interface wants a C string.
         false => unsafe { CStr::from_ptr(name) }.to_bytes(),
     };
-    control::snapshot(u32::try_from(device).ok(), name);
+    control::snapshot(u32::try_from(device).ok().map(LogicalDevice), name);
 }

@@ -3,7 +3,7 @@
 //! The records of one launch follow each other in the lane: its start, then the accesses to its tensors, which so need
 //! not name it.
 use crate::control;
-use crate::device::note_visible_devices;
+use crate::device::{LogicalDevice, note_visible_devices};
 use crate::lane::{Lane, record};
 use crate::slot::Guard;
 use memscope_format::encode::{Extended, Path};
@@ -39,7 +39,7 @@ impl LastPath {
 pub struct Operator<'a> {
     /// Never used for another in this process.
     pub launch: u64,
-    pub device: u32,
+    pub device: LogicalDevice,
     pub workspace: u64,
     pub workspace_size: u64,
     pub path: &'a [u8],
@@ -51,7 +51,7 @@ pub struct Operator<'a> {
 pub struct Access<'a> {
     pub mode: AccessMode,
     pub owner: TensorOwner,
-    pub device: u32,
+    pub device: LogicalDevice,
     pub address: u64,
     pub size: u64,
     pub dtype: i32,
@@ -86,7 +86,7 @@ pub fn operator_end(guard: &Guard<'_>, launch: u64) {
     });
 }
 
-pub fn kernel(guard: &Guard<'_>, phase: Phase, device: u32, path: &[u8]) {
+pub fn kernel(guard: &Guard<'_>, phase: Phase, device: LogicalDevice, path: &[u8]) {
     note_visible_devices(guard);
     record(guard.no_stack(), 1, |lane, ticks, _| {
         write_with_path(lane, ticks, path, |path| Extended::AtbKernel { phase, device, path });

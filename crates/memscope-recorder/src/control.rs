@@ -3,7 +3,7 @@
 //!
 //! Blocks are recorded whether tracing is on or not, so that a later free or leak of an earlier block is understood; what
 //! is off costs no stacks, and what is shown is decided offline.
-use crate::device::{self, SystemKind, system};
+use crate::device::{self, LogicalDevice, SystemKind, system};
 use crate::slot::{self, Guard};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
@@ -39,7 +39,7 @@ pub fn step() {
 }
 
 /// Notes what memory is in use: of a device, or of the one the calling thread uses.
-pub fn snapshot(device: Option<u32>, name: &[u8]) {
+pub fn snapshot(device: Option<LogicalDevice>, name: &[u8]) {
     let mark = slot::MARK_WORD;
     if let Some(guard) = Guard::enter_at(&mark) {
         device::snapshot(&guard, device, name);

@@ -6,7 +6,7 @@ use crate::slot::Guard;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use memscope_format::encode::Extended;
-pub use memscope_format::record::{HOST_DEVICE, Space, SystemKind, UNKNOWN_DEVICE};
+pub use memscope_format::record::{LogicalDevice, PhysicalDevice, Space, SpaceDevice, SystemKind};
 
 /// Most devices of a machine whose totals are remembered.
 const DEVICES: usize = 64;
@@ -20,8 +20,8 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    fn total(space: Space, device: u32) -> Option<&'static AtomicU64> {
-        process::current()?.devices.totals.get(space as usize)?.get(device as usize)
+    fn total(space: Space, device: SpaceDevice) -> Option<&'static AtomicU64> {
+        process::current()?.devices.totals.get(space as usize)?.get(device.0 as usize)
     }
 }
 
@@ -29,7 +29,7 @@ impl Devices {
 #[derive(Clone, Copy)]
 pub struct DeviceBlock {
     pub space: Space,
-    pub device: u32,
+    pub device: SpaceDevice,
     pub address: u64,
     pub size: u64,
     /// For driver memory: module in the low 8 bits, page type in the next two.
@@ -54,7 +54,7 @@ pub fn device_free(guard: &Guard<'_>, space: Space, address: u64, began: u64) {
 }
 
 /// A pool says what it has reserved; only a change is recorded.
-pub fn pool_total(guard: &Guard<'_>, space: Space, device: u32, total: u64) {
+pub fn pool_total(guard: &Guard<'_>, space: Space, device: SpaceDevice, total: u64) {
     // Pools report under a lock of their own, so two threads cannot pass each other here. Looked at before it is written:
     // a total seldom changes, and a store would take the cache line from the other threads.
     if Devices::total(space, device).is_some_and(|known| known.load(Relaxed) == total.wrapping_add(1)) {
@@ -69,7 +69,7 @@ pub fn pool_total(guard: &Guard<'_>, space: Space, device: u32, total: u64) {
 }
 
 /// A pool that tells each of its heaps took one.
-pub fn heap(guard: &Guard<'_>, space: Space, device: u32, address: u64, size: u64) {
+pub fn heap(guard: &Guard<'_>, space: Space, device: SpaceDevice, address: u64, size: u64) {
     note_visible_devices(guard);
     record(guard.no_stack(), 1, |lane, ticks, _| {
         lane.writer.extended_event(ticks, &Extended::Heap { space, device, address, size });
@@ -84,7 +84,7 @@ pub fn heap_end(guard: &Guard<'_>, space: Space, address: u64) {
 }
 
 /// The driver had no memory left.
-pub fn out_of_memory(guard: &Guard<'_>, space: Space, device: u32, size: u64, flag: u64) {
+pub fn out_of_memory(guard: &Guard<'_>, space: Space, device: SpaceDevice, size: u64, flag: u64) {
     record(guard.entry(), 1, |lane, ticks, stack| {
         let record = Extended::OutOfMemory { space, device, size, flag, stack };
         lane.writer.extended_event(ticks, &record);
@@ -118,9 +118,9 @@ pub fn range_end(guard: &Guard<'_>, id: u64) {
 }
 
 /// The program asks what the memory of a device is now; `None` means the device its thread uses.
-pub fn snapshot(guard: &Guard<'_>, device: Option<u32>, name: &[u8]) {
+pub fn snapshot(guard: &Guard<'_>, device: Option<LogicalDevice>, name: &[u8]) {
     note_visible_devices(guard);
-    let device = device.unwrap_or(UNKNOWN_DEVICE);
+    let device = device.unwrap_or(LogicalDevice::UNKNOWN);
     record(guard.no_stack(), 1, |lane, ticks, _| {
         lane.writer.extended_event(ticks, &Extended::Snapshot { device, name });
     });

@@ -1,5 +1,6 @@
 //! Kernels: launches, the numbers and names the runtime gives them, and what the process knows about its devices' task
 //! logs.
+use crate::device::{LogicalDevice, PhysicalDevice};
 use crate::lane::record;
 use crate::process;
 use crate::slot::{self, Guard};
@@ -29,7 +30,7 @@ pub fn launch(guard: &Guard<'_>) {
 
 /// The runtime gave the next task of a stream its number. `task` is the whole word it reports; `name` is 0 for what is
 /// no kernel.
-pub fn task(guard: &Guard<'_>, device: u32, stream: u32, task: u32, name: u64) {
+pub fn task(guard: &Guard<'_>, device: PhysicalDevice, stream: u32, task: u32, name: u64) {
     record(guard.no_stack(), 1, |lane, ticks, _| {
         lane.writer.extended_event(ticks, &Extended::Task { device, stream, task, name });
     });
@@ -89,15 +90,15 @@ pub fn epoch() -> u32 {
     process::ensure().map_or(0, |process| process.kernels.epoch.load(Relaxed).wrapping_add(1))
 }
 
-/// The calling thread has looked, and launches on this device, as the program numbers it.
-pub fn settle(epoch: u32, device: u32) {
+/// The calling thread has looked, and launches on this device.
+pub fn settle(epoch: u32, device: LogicalDevice) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own.
     unsafe { ((*slot).launch_epoch, (*slot).launch_device) = (epoch, device) };
 }
 
 /// The calling thread chose a device; many choose the same again and again.
-pub fn device_chosen(device: u32) {
+pub fn device_chosen(device: LogicalDevice) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own.
     unsafe {
@@ -114,15 +115,15 @@ pub fn unsettle() {
     }
 }
 
-/// The task log of a device, by its physical number; `None` if nothing is recorded yet, or there can be no such device.
-pub fn task_log(device: u32) -> Option<&'static TaskLog> {
-    process::current()?.kernels.logs.get(device as usize)
+/// The task log of a device; `None` if nothing is recorded yet, or there can be no such device.
+pub fn task_log(device: PhysicalDevice) -> Option<&'static TaskLog> {
+    process::current()?.kernels.logs.get(device.0 as usize)
 }
 
 /// All task logs, by device.
-pub fn task_logs() -> impl Iterator<Item = (u32, &'static TaskLog)> {
+pub fn task_logs() -> impl Iterator<Item = (PhysicalDevice, &'static TaskLog)> {
     let logs = process::current().map_or([].as_slice(), |process| process.kernels.logs.as_slice());
-    (0u32..).zip(logs)
+    (0u32..).map(PhysicalDevice).zip(logs)
 }
 
 /// Another profiler holds the callbacks.

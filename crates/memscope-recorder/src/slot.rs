@@ -3,6 +3,7 @@
 //! Why not `thread_local!`: in a shared library it goes through `__tls_get_addr` (measured 14 ticks a call against 5),
 //! which may allocate on a thread's first touch, inside malloc. Stable Rust has no other way than assembly to ask for
 //! the initial-exec model; the library is always preloaded, so the static TLS block has room for it.
+use crate::device::LogicalDevice;
 use crate::lane::{self, Entry, Lane};
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -32,7 +33,7 @@ pub struct Slot {
     /// The launch epoch of the process ([`crate::kernel`]) this thread has settled with; 0 none.
     pub(crate) launch_epoch: u32,
     /// The device it then launched on.
-    pub(crate) launch_device: u32,
+    pub(crate) launch_device: LogicalDevice,
     /// A second guard, for a hook called by a signal handler that interrupted the first outside of the recorder.
     on_top: usize,
     on_top_word: usize,

@@ -9,6 +9,7 @@
 //!  └─want─► WANTED   └──► REFUSED
 //! ```
 use crate::clock;
+use crate::device::PhysicalDevice;
 use crate::lane::{self, Lane, record};
 use crate::process;
 use crate::slot::Guard;
@@ -172,7 +173,14 @@ pub fn ticks() -> u64 {
 
 /// The device's counter stood at `counter` between two moments ([`ticks`]). `frequency_khz` 0: unknown. Told by the log's
 /// reader, which has its lane.
-pub fn device_clock(guard: &Guard<'_>, device: u32, frequency_khz: u64, counter: u64, before: u64, after: u64) {
+pub fn device_clock(
+    guard: &Guard<'_>,
+    device: PhysicalDevice,
+    frequency_khz: u64,
+    counter: u64,
+    before: u64,
+    after: u64,
+) {
     let width = after.saturating_sub(before);
     record(guard.no_stack(), 1, |lane, _, _| {
         let record = Extended::DeviceClock { device, frequency_khz, counter, width };
@@ -181,7 +189,7 @@ pub fn device_clock(guard: &Guard<'_>, device: u32, frequency_khz: u64, counter:
 }
 
 /// Lines of the log, at most [`MOST_EXECUTIONS`]; told by its reader.
-pub fn executions(guard: &Guard<'_>, device: u32, streams: bool, lines: &[Execution]) {
+pub fn executions(guard: &Guard<'_>, device: PhysicalDevice, streams: bool, lines: &[Execution]) {
     if lines.is_empty() {
         return;
     }

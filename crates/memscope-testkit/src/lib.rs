@@ -20,7 +20,7 @@ use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 pub use memscope_format::record::{
     AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
 };
-pub use memscope_format::record::{FrameRecord, StackRef};
+pub use memscope_format::record::{FrameRecord, LogicalDevice, PhysicalDevice, SpaceDevice, StackRef};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -240,7 +240,7 @@ impl SpoolBuilder {
         node: u32,
     ) -> &mut Self {
         let stack = self.stack(lane, node);
-        let record = Extended::DeviceAlloc { space, device, address, size, attributes, stack };
+        let record = Extended::DeviceAlloc { space, device: SpaceDevice(device), address, size, attributes, stack };
         self.extended(lane, ticks, true, &record)
     }
 
@@ -263,7 +263,7 @@ impl SpoolBuilder {
     }
 
     pub fn pool_total(&mut self, lane: LaneNumber, ticks: u64, space: Space, device: u32, total: u64) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::PoolTotal { space, device, total })
+        self.extended(lane, ticks, true, &Extended::PoolTotal { space, device: SpaceDevice(device), total })
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
@@ -278,7 +278,12 @@ impl SpoolBuilder {
         node: u32,
     ) -> &mut Self {
         let stack = self.stack(lane, node);
-        self.extended(lane, ticks, true, &Extended::OutOfMemory { space, device, size, flag, stack })
+        self.extended(
+            lane,
+            ticks,
+            true,
+            &Extended::OutOfMemory { space, device: SpaceDevice(device), size, flag, stack },
+        )
     }
 
     pub fn visible_devices(&mut self, lane: LaneNumber, list: &str) -> &mut Self {
@@ -290,7 +295,7 @@ impl SpoolBuilder {
     }
 
     pub fn snapshot(&mut self, lane: LaneNumber, ticks: u64, device: u32, name: &str) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::Snapshot { device, name: name.as_bytes() })
+        self.extended(lane, ticks, true, &Extended::Snapshot { device: LogicalDevice(device), name: name.as_bytes() })
     }
 
     pub fn mark(&mut self, lane: LaneNumber, ticks: u64, text: &str) -> &mut Self {
@@ -311,7 +316,7 @@ impl SpoolBuilder {
 
     /// The runtime's report of a task; `name` 0 for what is no kernel.
     pub fn task(&mut self, lane: LaneNumber, ticks: u64, device: u32, stream: u32, task: u32, name: u64) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::Task { device, stream, task, name })
+        self.extended(lane, ticks, true, &Extended::Task { device: PhysicalDevice(device), stream, task, name })
     }
 
     pub fn kernel_name(&mut self, lane: LaneNumber, hash: u64, name: &str) -> &mut Self {
@@ -330,7 +335,7 @@ impl SpoolBuilder {
         counter: u64,
         frequency_khz: u64,
     ) -> &mut Self {
-        let record = Extended::DeviceClock { device, frequency_khz, counter, width: 10 };
+        let record = Extended::DeviceClock { device: PhysicalDevice(device), frequency_khz, counter, width: 10 };
         self.extended(lane, ticks, true, &record)
     }
 
@@ -343,7 +348,7 @@ impl SpoolBuilder {
         streams: bool,
         lines: &[Execution],
     ) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::Executions { device, streams, lines })
+        self.extended(lane, ticks, true, &Extended::Executions { device: PhysicalDevice(device), streams, lines })
     }
 
     /// Another profiler holds the callbacks.
@@ -368,7 +373,7 @@ impl SpoolBuilder {
         let stack = self.stack(lane, node);
         self.with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
             launch,
-            device,
+            device: LogicalDevice(device),
             workspace,
             workspace_size,
             stack,
@@ -382,7 +387,7 @@ impl SpoolBuilder {
     }
 
     pub fn kernel(&mut self, lane: LaneNumber, ticks: u64, phase: Phase, device: u32, path: &str) -> &mut Self {
-        self.with_path(lane, ticks, path, |path| Extended::AtbKernel { phase, device, path })
+        self.with_path(lane, ticks, path, |path| Extended::AtbKernel { phase, device: LogicalDevice(device), path })
     }
 
     /// Of float16 in format ND.
@@ -398,7 +403,8 @@ impl SpoolBuilder {
         dimensions: &[i64],
     ) -> &mut Self {
         let (dtype, format) = (1, 2);
-        let record = Extended::Access { mode, owner, device, address, size, dtype, format, dimensions };
+        let record =
+            Extended::Access { mode, owner, device: LogicalDevice(device), address, size, dtype, format, dimensions };
         self.extended(lane, ticks, true, &record)
     }
 
@@ -411,7 +417,7 @@ impl SpoolBuilder {
         address: u64,
         size: u64,
     ) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::Heap { space, device, address, size })
+        self.extended(lane, ticks, true, &Extended::Heap { space, device: SpaceDevice(device), address, size })
     }
 
     pub fn heap_end(&mut self, lane: LaneNumber, ticks: u64, space: Space, address: u64) -> &mut Self {

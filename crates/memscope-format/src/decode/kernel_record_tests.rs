@@ -1,7 +1,7 @@
 //! Lines of a task log: small, and bytes that are none are refused.
 use super::fields::execution_line;
 use crate::encode::{self, Deltas, Extended};
-use crate::record::Execution;
+use crate::record::{Execution, PhysicalDevice};
 use proptest::prelude::*;
 
 fn written(record: &Extended<'_>) -> Vec<u8> {
@@ -39,6 +39,6 @@ fn a_task_of_the_usual_log_takes_few_bytes() {
             })
         })
         .collect();
-    let bytes = written(&Extended::Executions { device: 0, streams: true, lines: &lines });
+    let bytes = written(&Extended::Executions { device: PhysicalDevice(0), streams: true, lines: &lines });
     assert!(bytes.len() < 100 * 9 + 20, "{}", bytes.len());
 }

@@ -4,7 +4,7 @@ use super::records::{self, LaneRecord, Record};
 use super::spool::{Block, Place, Spool};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
 use crate::encode::{Deltas, NodeDeltas};
-use crate::record::{Execution, StackRef};
+use crate::record::{Execution, PhysicalDevice, StackRef};
 use std::ops::Range;
 
 /// A position in a lane. Holds one block in memory; goes on after [`Spool::refresh`].
@@ -34,7 +34,7 @@ pub struct LaneCursor {
 #[derive(Clone, Debug)]
 struct Batch {
     ticks: u64,
-    device: u32,
+    device: PhysicalDevice,
     streams: bool,
     /// Where they are in the payload.
     lines: Range<usize>,

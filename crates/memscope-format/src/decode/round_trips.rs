@@ -9,8 +9,8 @@ use crate::encode::fields::{
 use crate::encode::{self, Deltas, Extended, NodeDeltas, Path};
 use crate::layout::VERSION;
 use crate::record::{
-    AccessMode, Execution, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, Protection, Space, StackRef, SystemKind,
-    TensorOwner,
+    AccessMode, Execution, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice, Protection, Space,
+    SpaceDevice, StackRef, SystemKind, TensorOwner,
 };
 use crate::records::records;
 use proptest::prelude::*;

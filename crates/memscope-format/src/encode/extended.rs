@@ -4,7 +4,10 @@ use super::fields::{
 };
 use super::output::Output;
 use super::{Deltas, advance, log_code, store};
-use crate::record::{AccessMode, Execution, Phase, Protection, Space, StackRef, SystemKind, TensorOwner, kind};
+use crate::record::{
+    AccessMode, Execution, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceDevice, StackRef, SystemKind,
+    TensorOwner, kind,
+};
 use crate::records::records;
 
 /// A path that is written as what it does not have in common with the lane's last path of the same generation: paths of

@@ -5,8 +5,8 @@ use super::extended::Path;
 use super::output::Output;
 use super::{Deltas, stack_fields, to_zigzag};
 use crate::record::{
-    AccessMode, Execution, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, Protection, Space, StackRef, SystemKind,
-    TensorOwner, execution,
+    AccessMode, Execution, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice, Protection, Space,
+    SpaceDevice, StackRef, SystemKind, TensorOwner, execution,
 };
 
 /// The way one field is written.
@@ -47,6 +47,20 @@ macro_rules! numbers {
     };
 }
 numbers!(u16: 3, u32: 5, u64: LONGEST_VARINT);
+
+macro_rules! devices {
+    ($($device:ty),*) => {
+        $(impl Number for $device {
+            const LONGEST: usize = u32::LONGEST;
+
+            #[inline(always)]
+            fn widened(self) -> u64 {
+                u64::from(self.0)
+            }
+        })*
+    };
+}
+devices!(PhysicalDevice, LogicalDevice, SpaceDevice);
 
 impl<T: Number> Encode<T> for Varint {
     #[inline(always)]

@@ -1,8 +1,8 @@
 //! What the golden spools of the present version hold: every type of record, and of each field its extremes and what is written
 //! relative to the record before.
 use memscope_testkit::{
-    AccessMode, Execution, Extended, LaneNumber, Phase, Protection, Space, SpoolBuilder, StackRef, StopReason,
-    SystemKind, TensorOwner,
+    AccessMode, Execution, Extended, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpoolBuilder,
+    StackRef, StopReason, SystemKind, TensorOwner,
 };
 
 pub(crate) type Recipe = fn() -> SpoolBuilder;
@@ -179,7 +179,8 @@ fn kernels() -> SpoolBuilder {
     }
     spool.stream_expansion(lane, 5000, 1).stream_expansion(lane, 5001, u8::MAX);
     for (number, counter) in (0u32..).zip(SIZES) {
-        let record = Extended::DeviceClock { device: number, frequency_khz: counter, counter, width: counter };
+        let record =
+            Extended::DeviceClock { device: PhysicalDevice(number), frequency_khz: counter, counter, width: counter };
         spool.record(log, 90 * u64::from(number + 1), &record);
     }
     let mut lines = Vec::new();
@@ -240,6 +241,7 @@ fn atb() -> SpoolBuilder {
             let (dtype, format) = [(0, 1), (i32::MAX, i32::MIN), (-1, 64)][rank];
             let dimensions = &dimensions[..(number as usize * 3 + rank).min(10)];
             let address = workspace + rank as u64 * 512;
+            let device = LogicalDevice(device);
             let record = Extended::Access { mode, owner, device, address, size, dtype, format, dimensions };
             spool.record(lane, ticks + 1 + rank as u64, &record);
         }

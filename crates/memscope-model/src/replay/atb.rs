@@ -5,7 +5,7 @@ use crate::operators::kernel_name;
 use crate::trace::TraceSink;
 use crate::{Access, AtbOperator, Device, Moment, NameId, Names, NoteEvent, NoteKind, TensorOwner};
 use memscope_format::decode::EventKind;
-use memscope_format::record::Phase;
+use memscope_format::record::{LogicalDevice, Phase};
 use std::ops::ControlFlow;
 
 impl Replay {
@@ -85,8 +85,8 @@ impl Replay {
     }
 
     /// Programs are asked for their device in their own numbers; where that gave nothing, it is that of the thread.
-    fn device_of_launch(&self, number: u32, thread: u32) -> Device {
-        match self.device_numbers.seen_by_program(number) {
+    fn device_of_launch(&self, device: LogicalDevice, thread: u32) -> Device {
+        match self.device_numbers.seen_by_program(device) {
             Device::Unknown => self.thread_devices.of(thread),
             device => device,
         }

@@ -6,7 +6,6 @@ use crate::task_log::{Line, TaskLog};
 use crate::trace::TraceSink;
 use crate::{Device, KernelPhase, ModelError, Moment, NoteEvent, NoteKind};
 use memscope_format::decode::{Event, EventKind, SpoolError};
-use memscope_format::record::Space;
 use std::ops::ControlFlow;
 
 /// How far on in a lane something is looked for.
@@ -119,7 +118,7 @@ impl Replay {
     ) -> ControlFlow<()> {
         let chosen = self.delivery.gate.is_open();
         let seen = self.kernels.launch(id, name, now.thread, chosen);
-        let device = self.driver_device(id.device);
+        let device = self.device_numbers.of_machine(id.device);
         if name == 0 || !self.delivery.gate.devices.contains(device) {
             return ControlFlow::Continue(());
         }
@@ -164,7 +163,7 @@ impl Replay {
         let patient = !self.spool.process().profiling_taken();
         let time_ns = self.timeline.epoch_ns(line.ticks);
         let phase = if line.end { KernelPhase::ExecuteEnd } else { KernelPhase::ExecuteStart };
-        let device = self.driver_device(line.device);
+        let device = self.device_numbers.of_machine(line.device);
         let asked_for = self.delivery.gate.devices.contains(device);
         let step = self.delivery.steps.current();
         let at = |thread| Moment { time_ns, thread, step, ..Moment::default() };
@@ -193,11 +192,6 @@ impl Replay {
                 ControlFlow::Continue(())
             }
         }
-    }
-
-    /// The driver numbers devices as the machine does.
-    fn driver_device(&self, number: u32) -> Device {
-        self.device_numbers.device(Space::Driver, number)
     }
 
     fn emit_kernel(

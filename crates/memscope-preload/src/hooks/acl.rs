@@ -4,7 +4,7 @@ use crate::kernel_times;
 use crate::recording::{recording, ticks_now};
 use core::ffi::{c_char, c_int, c_void};
 use memscope_hook::Entry;
-use memscope_recorder::device::{self, DeviceBlock, HOST_DEVICE, Space, SystemKind};
+use memscope_recorder::device::{self, DeviceBlock, LogicalDevice, Space, SpaceDevice, SystemKind};
 
 const SUCCESS: c_int = 0;
 
@@ -17,7 +17,7 @@ pub(super) unsafe extern "C" fn host_register(address: *mut c_void, size: u64, f
         recording(entry, |guard| {
             let block = DeviceBlock {
                 space: Space::Registered,
-                device: HOST_DEVICE,
+                device: SpaceDevice::HOST,
                 address: address as u64,
                 size,
                 attributes: 0,
@@ -65,7 +65,7 @@ pub(super) unsafe extern "C" fn set_device(device: i32, entry: Entry) -> c_int {
     let answer = unsafe { aclrtSetDevice::call(device) };
     if answer == SUCCESS && device >= 0 {
         note(SystemKind::SetDevice, device as u64, entry);
-        memscope_recorder::kernel::device_chosen(device as u32);
+        memscope_recorder::kernel::device_chosen(LogicalDevice(device as u32));
     }
     answer
 }

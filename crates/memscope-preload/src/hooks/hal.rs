@@ -4,7 +4,7 @@ use crate::kernel_times;
 use crate::recording::{recording, ticks_now};
 use core::ffi::{c_int, c_void};
 use memscope_hook::Entry;
-use memscope_recorder::device::{self, DeviceBlock, HOST_DEVICE, Space};
+use memscope_recorder::device::{self, DeviceBlock, Space, SpaceDevice};
 
 const SUCCESS: c_int = 0;
 const OUT_OF_MEMORY: c_int = 6;
@@ -89,7 +89,7 @@ pub(super) unsafe extern "C" fn release(handle: *mut c_void, entry: Entry) -> c_
 #[repr(C)]
 pub(crate) struct Properties {
     side: u32,
-    device: u32,
+    device: SpaceDevice,
     module: u32,
     page_type: u32,
     memory_type: u32,
@@ -112,7 +112,7 @@ fn page_type(code: u32) -> u32 {
 ///     module        giant     huge       kind   device
 /// ```
 struct Flag {
-    device: u32,
+    device: SpaceDevice,
     attributes: u32,
 }
 
@@ -121,7 +121,7 @@ impl Flag {
         const HOST_SIDE: u64 = 2;
         const HUGE: u64 = 1 << 17;
         const GIANT: u64 = 1 << 31;
-        let device = if flag >> 10 & 0xf == HOST_SIDE { HOST_DEVICE } else { (flag & 0x3ff) as u32 };
+        let device = if flag >> 10 & 0xf == HOST_SIDE { SpaceDevice::HOST } else { SpaceDevice((flag & 0x3ff) as u32) };
         let page_type = if flag & GIANT != 0 { 2 } else { u32::from(flag & HUGE != 0) };
         Flag { device, attributes: (flag >> 56) as u32 | page_type << PAGE_TYPE_SHIFT }
     }

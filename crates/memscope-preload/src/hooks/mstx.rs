@@ -8,7 +8,7 @@ use crate::recording::{recording, ticks_now};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use memscope_hook::{Callback, Entry};
-use memscope_recorder::device::{self, DeviceBlock, Space};
+use memscope_recorder::device::{self, DeviceBlock, Space, SpaceDevice};
 
 pub(super) type GetTable = unsafe extern "C" fn(c_int, *mut *mut *mut Callback, *mut c_uint) -> c_int;
 
@@ -142,7 +142,7 @@ fn pool(domain: *mut c_void) -> Option<Space> {
 /// `mstxMemVirtualRangeDesc_t`.
 #[repr(C)]
 struct Range {
-    device: u32,
+    device: SpaceDevice,
     address: *const c_void,
     size: u64,
 }

@@ -6,6 +6,7 @@ use crate::recording::hidden;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use memscope_recorder::device::PhysicalDevice;
 use memscope_recorder::kernel;
 use memscope_recorder::sys::{self, loader};
 
@@ -167,7 +168,7 @@ unsafe extern "C" fn on_compact_report(_aging: u32, data: *const c_void, length:
     match (report.level, report.kind) {
         (RUNTIME, TASK_TRACK) => {
             let TaskTrack { device, stream, task, name, .. } = report.body;
-            let device = u32::from(device);
+            let device = PhysicalDevice(u32::from(device));
             hidden(|guard| kernel::task(guard, device, u32::from(stream), task, name));
             // A stream of a device other than the thread's: see to its log before the next launch, not in here.
             if kernel::task_log(device).is_some_and(|log| log.is_idle() && log.want()) {

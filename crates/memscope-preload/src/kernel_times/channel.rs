@@ -5,6 +5,7 @@ use super::clock::Clock;
 use crate::original::{ACL, DRIVER, DRIVER_ABSENT, FAILED, LIBC, Original, PROFILING};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
+use memscope_recorder::device::PhysicalDevice;
 use memscope_recorder::kernel;
 use memscope_recorder::slot::{Guard, MARK_WORD};
 use memscope_recorder::sys;
@@ -73,7 +74,7 @@ pub(crate) struct Command {
 const _: () = assert!(size_of::<Command>() == 5424 && core::mem::offset_of!(Command, kind) == 280);
 
 /// Tells the runtime to report tasks of the device.
-pub(super) fn command_start(device: u32) {
+pub(super) fn command_start(device: PhysicalDevice) {
     const TASK_TIME: u64 = 0x800;
     const TASK_TRACK: u64 = 0x400_0000;
     const KIND_START: u32 = 1;
@@ -87,7 +88,7 @@ pub(super) fn command_start(device: u32) {
         rest: [0; 5140],
     };
     if let Some(first) = command.devices.first_mut() {
-        *first = device;
+        *first = device.0;
     }
     // SAFETY: the pointer is to a command of that size.
     unsafe { profSetProfCommand::call(&raw mut command, size_of::<Command>() as u32) };
@@ -103,7 +104,7 @@ pub(crate) struct Parameters {
     switches_size: u32,
 }
 
-pub(super) fn start(device: u32, short_lines: bool) -> bool {
+pub(super) fn start(device: PhysicalDevice, short_lines: bool) -> bool {
     const TASKS: u32 = 1;
     let mut switches = [TASKS, 0, 0, 0, 0, 0, TASKS, 0, 0, 0, 0];
     let switches_size = if short_lines { 44 } else { 36 };
@@ -115,22 +116,22 @@ pub(super) fn start(device: u32, short_lines: bool) -> bool {
         switches_size,
     };
     // SAFETY: the pointer is to parameters, and they point to as many switches as they say.
-    unsafe { prof_drv_start::call(device, CHANNEL, &raw mut parameters) == SUCCESS }
+    unsafe { prof_drv_start::call(device.0, CHANNEL, &raw mut parameters) == SUCCESS }
 }
 
-pub(super) fn stop(device: u32) {
+pub(super) fn stop(device: PhysicalDevice) {
     // SAFETY: the function takes numbers.
-    unsafe { prof_stop::call(device, CHANNEL) };
+    unsafe { prof_stop::call(device.0, CHANNEL) };
 }
 
 /// Starts the thread that reads the log of a device; it goes by itself when the log is ended.
-pub(super) fn start_reader(device: u32, short_lines: bool) -> bool {
+pub(super) fn start_reader(device: PhysicalDevice, short_lines: bool) -> bool {
     /// Ours is small; what the driver does below us we do not know.
     const STACK_BYTES: usize = 1 << 20;
     let mut attributes = core::mem::MaybeUninit::<Attributes>::zeroed();
     let attributes = attributes.as_mut_ptr();
     let mut thread: libc::pthread_t = 0;
-    let argument = (device as usize | usize::from(short_lines) << 32) as *mut c_void;
+    let argument = (device.0 as usize | usize::from(short_lines) << 32) as *mut c_void;
     // The thread inherits the mask: no handler of the program ever runs on it.
     let mask = sys::set_signal_mask(sys::SignalMask::EVERYTHING);
     // SAFETY: the pointers are to variables of those types, and the thread's function lives as long as the process.
@@ -146,7 +147,7 @@ pub(super) fn start_reader(device: u32, short_lines: bool) -> bool {
 
 extern "C" fn reader(argument: *mut c_void) -> *mut c_void {
     let word = argument as usize;
-    let (device, short_lines) = (word as u32, word >> 32 != 0);
+    let (device, short_lines) = (PhysicalDevice(word as u32), word >> 32 != 0);
     let mark = MARK_WORD;
     // Nothing else is at work on a thread that begins: it is never refused.
     let guard = Guard::enter_at(&mark);
@@ -170,7 +171,7 @@ extern "C" fn reader(argument: *mut c_void) -> *mut c_void {
 const BUFFER: usize = 2 << 20;
 
 /// Reads until the log is ended; `None` if there is no memory to read into.
-fn read(guard: &Guard<'_>, device: u32, log: &TaskLog, short_lines: bool) -> Option<()> {
+fn read(guard: &Guard<'_>, device: PhysicalDevice, log: &TaskLog, short_lines: bool) -> Option<()> {
     let buffer = sys::map_anonymous(BUFFER).ok()?;
     // SAFETY: fresh memory of that size that only we know.
     let bytes = unsafe { core::slice::from_raw_parts_mut(buffer.as_ptr(), BUFFER) };
@@ -183,7 +184,7 @@ fn read(guard: &Guard<'_>, device: u32, log: &TaskLog, short_lines: bool) -> Opt
         let Some(room) = bytes.get_mut(kept..) else { break };
         let (place, size) = (room.as_mut_ptr(), room.len() as u32);
         // SAFETY: there is room for that many bytes.
-        let answer = unsafe { prof_channel_read::call(device, CHANNEL, place, size) };
+        let answer = unsafe { prof_channel_read::call(device.0, CHANNEL, place, size) };
         match usize::try_from(answer) {
             Ok(count @ 1..) => {
                 let end = (kept + count).min(BUFFER);
@@ -204,7 +205,7 @@ fn read(guard: &Guard<'_>, device: u32, log: &TaskLog, short_lines: bool) -> Opt
 }
 
 /// Writes the whole lines in `bytes` down and returns their length.
-fn write_down(guard: &Guard<'_>, device: u32, short_lines: bool, bytes: &[u8]) -> usize {
+fn write_down(guard: &Guard<'_>, device: PhysicalDevice, short_lines: bool, bytes: &[u8]) -> usize {
     let length = if short_lines { 32 } else { 64 };
     let mut lines = [Execution::default(); MOST_EXECUTIONS];
     for batch in bytes.chunks(length * MOST_EXECUTIONS) {

@@ -1,6 +1,7 @@
 //! When a device's counter stood where, on our clock.
 use crate::original::{DRIVER, DRIVER_ABSENT, Original};
 use core::ffi::c_int;
+use memscope_recorder::device::PhysicalDevice;
 use memscope_recorder::slot::Guard;
 use memscope_recorder::sys;
 use memscope_recorder::task_log::{device_clock, ticks};
@@ -15,7 +16,7 @@ const SUCCESS: c_int = 0;
 
 /// Pairs the device's counter with ours, often at first and then once a second while there is something to date.
 pub(super) struct Clock {
-    device: u32,
+    device: PhysicalDevice,
     frequency_khz: u64,
     next_ns: u64,
     pause_ns: u64,
@@ -25,7 +26,7 @@ impl Clock {
     const FIRST_PAUSE_NS: u64 = 1_000_000;
     const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
 
-    pub(super) fn new(device: u32) -> Clock {
+    pub(super) fn new(device: PhysicalDevice) -> Clock {
         const FREQUENCY: i32 = 25;
         let frequency_khz = device_info(device, FREQUENCY).unwrap_or(0);
         Clock { device, frequency_khz, next_ns: 0, pause_ns: Clock::FIRST_PAUSE_NS }
@@ -59,10 +60,10 @@ impl Clock {
     }
 }
 
-fn device_info(device: u32, info: i32) -> Option<u64> {
+fn device_info(device: PhysicalDevice, info: i32) -> Option<u64> {
     const SYSTEM: i32 = 0;
     let mut value: i64 = 0;
     // SAFETY: the pointer is to a variable of that type.
-    let answer = unsafe { halGetDeviceInfo::call(device, SYSTEM, info, &raw mut value) };
+    let answer = unsafe { halGetDeviceInfo::call(device.0, SYSTEM, info, &raw mut value) };
     (answer == SUCCESS).then_some(value as u64)
 }

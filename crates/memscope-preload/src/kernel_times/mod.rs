@@ -14,7 +14,7 @@ pub(crate) use callbacks::offer;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use memscope_recorder::device::{SystemKind, system};
+use memscope_recorder::device::{LogicalDevice, PhysicalDevice, SystemKind, system};
 use memscope_recorder::kernel;
 use memscope_recorder::task_log::TaskLog;
 
@@ -42,7 +42,7 @@ fn ensure_logs(callbacks: Callbacks) {
     hidden(|guard| {
         let epoch = kernel::epoch();
         let Some(device) = current_device() else { return };
-        system(guard, SystemKind::SetDevice, u64::from(device));
+        system(guard, SystemKind::SetDevice, u64::from(device.0));
         // Whoever has the callbacks has, or wants, the log as well.
         if callbacks == Callbacks::Ours && !OVER.load(Acquire) {
             let physical = physical(device);
@@ -55,28 +55,27 @@ fn ensure_logs(callbacks: Callbacks) {
     });
 }
 
-/// The calling thread's device, as the program numbers it.
-fn current_device() -> Option<u32> {
+/// The calling thread's device.
+fn current_device() -> Option<LogicalDevice> {
     let mut device: i32 = -1;
     // SAFETY: the pointer is to a variable of that type.
     let answer = unsafe { rtGetDevice::call(&raw mut device) };
     if answer != SUCCESS {
         return None;
     }
-    u32::try_from(device).ok()
+    u32::try_from(device).ok().map(LogicalDevice)
 }
 
 /// A device as the driver numbers it.
-fn physical(device: u32) -> u32 {
+fn physical(device: LogicalDevice) -> PhysicalDevice {
     let mut physical: i32 = -1;
     // SAFETY: the pointer is to a variable of that type.
-    match unsafe { rtGetVisibleDeviceIdByLogicDeviceId::call(device, &raw mut physical) } {
-        SUCCESS => u32::try_from(physical).unwrap_or(device),
-        _ => device,
-    }
+    let answer = unsafe { rtGetVisibleDeviceIdByLogicDeviceId::call(device.0, &raw mut physical) };
+    // Without an answer the program sees all devices, by the machine's numbers.
+    PhysicalDevice(u32::try_from(physical).ok().filter(|_| answer == SUCCESS).unwrap_or(device.0))
 }
 
-fn start(device: u32, log: &'static TaskLog) {
+fn start(device: PhysicalDevice, log: &'static TaskLog) {
     if !log.claim() {
         return;
     }

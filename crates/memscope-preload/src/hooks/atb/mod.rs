@@ -19,7 +19,7 @@ use layout::{InlineVector, KernelTensor, Tensor, each_kernel_tensor};
 use memscope_hook::Entry;
 use memscope_hook::around::Next;
 use memscope_recorder::atb::{self, Access, AccessMode, Operator, Phase, TensorOwner};
-use memscope_recorder::device::UNKNOWN_DEVICE;
+use memscope_recorder::device::LogicalDevice;
 use memscope_recorder::slot::Guard;
 use memscope_recorder::wanted;
 use text::{Abi, ReturnedText};
@@ -91,7 +91,7 @@ memscope_hook::functions! {
 }
 
 /// Records an access to each tensor that has memory.
-fn accessed(guard: &Guard<'_>, mode: AccessMode, owner: TensorOwner, device: u32) -> impl Fn(Tensor<'_>) {
+fn accessed(guard: &Guard<'_>, mode: AccessMode, owner: TensorOwner, device: LogicalDevice) -> impl Fn(Tensor<'_>) {
     move |tensor| {
         let Tensor { address, size, dtype, format, dimensions } = tensor;
         if address != 0 {
@@ -100,13 +100,14 @@ fn accessed(guard: &Guard<'_>, mode: AccessMode, owner: TensorOwner, device: u32
     }
 }
 
-/// The device of the thread, in the program's numbers. ATB asks for it itself whenever it registers memory.
-fn current_device() -> u32 {
-    let Some(get_device) = aclrtGetDevice::find() else { return UNKNOWN_DEVICE };
+/// The device of the thread. ATB asks for it itself whenever it registers memory.
+fn current_device() -> LogicalDevice {
+    let Some(get_device) = aclrtGetDevice::find() else { return LogicalDevice::UNKNOWN };
     let mut device = -1;
     // SAFETY: the function stores a number there or fails.
     let answer = unsafe { get_device(&raw mut device) };
-    if answer == 0 { u32::try_from(device).unwrap_or(UNKNOWN_DEVICE) } else { UNKNOWN_DEVICE }
+    let known = u32::try_from(device).ok().filter(|_| answer == 0);
+    known.map_or(LogicalDevice::UNKNOWN, LogicalDevice)
 }
 
 pub(super) unsafe extern "C" fn save_old(_: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
@@ -146,7 +147,7 @@ unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize,
 
 /// # Safety
 /// `kernel` is a `Mki::LaunchParam`.
-unsafe fn access_kernel_tensors(guard: &Guard<'_>, kernel: usize, device: u32) {
+unsafe fn access_kernel_tensors(guard: &Guard<'_>, kernel: usize, device: LogicalDevice) {
     for (get, mode) in [(InTensors::find(), AccessMode::Unknown), (OutTensors::find(), AccessMode::Write)] {
         let Some(get) = get else { continue };
         // SAFETY: the caller vouches for the kernel.
