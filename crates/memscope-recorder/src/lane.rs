@@ -494,43 +494,37 @@ impl Lane {
             // A calibration may have ended the window, or all of them.
             return self.writer.make_ready().then_some(StackRef::NONE);
         }
-        // SAFETY: a lane that wants stacks has tables of its own.
-        let stacks = unsafe { &mut (*self.tables).stacks };
-        // SAFETY: passed on.
-        let stack = unsafe { stacks.capture(entry, &mut self.writer) };
-        // New definitions may have filled the window.
-        let ready = self.writer.make_ready();
-        if self.writer.needs_attention() {
+        loop {
+            // SAFETY: a lane that wants stacks has tables of its own.
+            let stacks = unsafe { &mut (*self.tables).stacks };
             // SAFETY: passed on.
-            return unsafe { self.attend(entry) };
+            let stack = unsafe { stacks.capture(entry, &mut self.writer) };
+            // New definitions may have filled the window.
+            let ready = self.writer.make_ready();
+            if !self.writer.needs_attention() {
+                return ready.then_some(stack);
+            }
+            if !self.attend() {
+                return None;
+            }
         }
-        ready.then_some(stack)
     }
 
-    /// The definitions of a stack did not fit, or were one too many. What they are told against is forgotten, and if there is room
-    /// for the stack it is captured again.
-    ///
-    /// # Safety
-    /// The lane is the calling thread's.
+    /// The definitions of a stack did not fit, or were one too many: all of them are forgotten. Whether there is room to define
+    /// the stack again.
     #[cold]
     #[inline(never)]
-    unsafe fn attend(&mut self, entry: Entry<'_>) -> Option<StackRef> {
-        // SAFETY: a lane that wants stacks has tables of its own.
-        let stacks = unsafe { &mut (*self.tables).stacks };
-        stacks.forget();
-        if self.writer.take_attention() == Attention::Dropped {
-            return None;
-        }
-        self.writer.forget_definitions();
-        // SAFETY: passed on.
-        let stack = unsafe { stacks.capture(entry, &mut self.writer) };
-        let ready = self.writer.make_ready();
-        if self.writer.needs_attention() {
-            self.writer.take_attention();
+    fn attend(&mut self) -> bool {
+        if let Some(stacks) = self.stacks() {
             stacks.forget();
-            return None;
         }
-        ready.then_some(stack)
+        match self.writer.take_attention() {
+            Attention::Dropped => false,
+            Attention::Full => {
+                self.writer.forget_definitions();
+                true
+            }
+        }
     }
 }
 

@@ -185,6 +185,8 @@ impl Writer {
     }
 
     /// Says that no later record refers to what was defined so far, so that a reader need not keep it.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn forget_definitions(&mut self) {
         self.nodes_defined = 0;
         // If it finds no room the reader keeps them, and nothing is lost.
