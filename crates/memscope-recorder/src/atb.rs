@@ -80,12 +80,6 @@ pub fn operator_start(guard: &Guard<'_>, operator: &Operator<'_>) {
     });
 }
 
-pub fn operator_end(guard: &Guard<'_>, launch: u64) {
-    record(guard.no_stack(), 1, |lane, ticks, _| {
-        lane.writer.extended_event(ticks, &Extended::AtbOperatorEnd { launch });
-    });
-}
-
 pub fn kernel(guard: &Guard<'_>, phase: Phase, device: LogicalDevice, path: &[u8]) {
     note_visible_devices(guard);
     record(guard.no_stack(), 1, |lane, ticks, _| {

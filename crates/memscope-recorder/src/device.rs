@@ -1,6 +1,6 @@
-//! Events of devices, pools and tools: rarer than malloc, each an extended record.
+//! Events of devices and pools, and what the process must remember to tell them. Those of which it need not are written by their hooks.
 use crate::config;
-use crate::lane::record;
+use crate::lane::{event, event_with_stack, record};
 use crate::process;
 use crate::slot::Guard;
 use core::sync::atomic::Ordering::Relaxed;
@@ -40,10 +40,7 @@ pub struct DeviceBlock {
 pub fn device_alloc(guard: &Guard<'_>, block: DeviceBlock) {
     note_visible_devices(guard);
     let DeviceBlock { space, device, address, size, attributes } = block;
-    record(guard.entry(), 1, |lane, ticks, stack| {
-        let record = Extended::DeviceAlloc { space, device, address, size, attributes, stack };
-        lane.writer.extended_event(ticks, &record);
-    });
+    event_with_stack(guard, |stack| Extended::DeviceAlloc { space, device, address, size, attributes, stack });
 }
 
 /// Device memory was given back by a call that began at `began` ([`crate::ticks_now`]).
@@ -71,24 +68,7 @@ pub fn pool_total(guard: &Guard<'_>, space: Space, device: SpaceDevice, total: u
 /// A pool that tells each of its heaps took one.
 pub fn heap(guard: &Guard<'_>, space: Space, device: SpaceDevice, address: u64, size: u64) {
     note_visible_devices(guard);
-    record(guard.no_stack(), 1, |lane, ticks, _| {
-        lane.writer.extended_event(ticks, &Extended::Heap { space, device, address, size });
-    });
-}
-
-/// It gave the heap at `address` up.
-pub fn heap_end(guard: &Guard<'_>, space: Space, address: u64) {
-    record(guard.no_stack(), 1, |lane, ticks, _| {
-        lane.writer.extended_event(ticks, &Extended::HeapEnd { space, address });
-    });
-}
-
-/// The driver had no memory left.
-pub fn out_of_memory(guard: &Guard<'_>, space: Space, device: SpaceDevice, size: u64, flag: u64) {
-    record(guard.entry(), 1, |lane, ticks, stack| {
-        let record = Extended::OutOfMemory { space, device, size, flag, stack };
-        lane.writer.extended_event(ticks, &record);
-    });
+    event(guard, &Extended::Heap { space, device, address, size });
 }
 
 /// Something happened to the process as a whole.
@@ -96,34 +76,14 @@ pub fn system(guard: &Guard<'_>, kind: SystemKind, value: u64) {
     if kind == SystemKind::SetDevice {
         note_visible_devices(guard);
     }
-    record(guard.no_stack(), 1, |lane, ticks, _| {
-        lane.writer.extended_event(ticks, &Extended::System { kind, value });
-    });
-}
-
-/// The program marked a moment.
-pub fn mark(guard: &Guard<'_>, text: &[u8]) {
-    record(guard.no_stack(), 1, |lane, ticks, _| lane.writer.extended_event(ticks, &Extended::Mark { text }));
-}
-
-/// The program began a range; `id` is the process's own count.
-pub fn range_start(guard: &Guard<'_>, id: u64, text: &[u8]) {
-    record(guard.no_stack(), 1, |lane, ticks, _| {
-        lane.writer.extended_event(ticks, &Extended::RangeStart { id, text });
-    });
-}
-
-pub fn range_end(guard: &Guard<'_>, id: u64) {
-    record(guard.no_stack(), 1, |lane, ticks, _| lane.writer.extended_event(ticks, &Extended::RangeEnd { id }));
+    event(guard, &Extended::System { kind, value });
 }
 
 /// The program asks what the memory of a device is now; `None` means the device its thread uses.
 pub fn snapshot(guard: &Guard<'_>, device: Option<LogicalDevice>, name: &[u8]) {
     note_visible_devices(guard);
     let device = device.unwrap_or(LogicalDevice::UNKNOWN);
-    record(guard.no_stack(), 1, |lane, ticks, _| {
-        lane.writer.extended_event(ticks, &Extended::Snapshot { device, name });
-    });
+    event(guard, &Extended::Snapshot { device, name });
 }
 
 /// Which devices the process was given, once, as the variable stands when it first uses a device: programs set it after

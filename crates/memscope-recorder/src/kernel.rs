@@ -1,7 +1,7 @@
 //! Kernels: launches, the numbers and names the runtime gives them, and what the process knows about its devices' task
 //! logs.
 use crate::device::{LogicalDevice, PhysicalDevice};
-use crate::lane::record;
+use crate::lane::{event, record};
 use crate::process;
 use crate::slot::{self, Guard};
 use crate::task_log::TaskLog;
@@ -25,22 +25,13 @@ pub(crate) struct Kernels {
 
 /// The calling thread is about to launch a kernel.
 pub fn launch(guard: &Guard<'_>) {
-    record(guard.no_stack(), 1, |lane, ticks, _| lane.writer.extended_event(ticks, &Extended::Launch));
+    event(guard, &Extended::Launch);
 }
 
 /// The runtime gave the next task of a stream its number. `task` is the whole word it reports; `name` is 0 for what is
 /// no kernel.
 pub fn task(guard: &Guard<'_>, device: PhysicalDevice, stream: u32, task: u32, name: u64) {
-    record(guard.no_stack(), 1, |lane, ticks, _| {
-        lane.writer.extended_event(ticks, &Extended::Task { device, stream, task, name });
-    });
-}
-
-/// How stream and task numbers are packed in task logs from now on.
-pub fn stream_expansion(guard: &Guard<'_>, status: u8) {
-    record(guard.no_stack(), 1, |lane, ticks, _| {
-        lane.writer.extended_event(ticks, &Extended::StreamExpansion { status });
-    });
+    event(guard, &Extended::Task { device, stream, task, name });
 }
 
 /// The number that stands for a name in the runtime's reports: two rolling products, side by side.

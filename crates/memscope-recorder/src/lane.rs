@@ -309,6 +309,16 @@ pub fn host_remapped(guard: &Guard<'_>, old: (usize, usize), new: (usize, usize)
     });
 }
 
+/// An event that needs nothing but its record, and no stack.
+pub fn event(guard: &Guard<'_>, event: &Extended<'_>) {
+    record(guard.no_stack(), 1, |lane, ticks, _| lane.writer.extended_event(ticks, event));
+}
+
+/// The same with the stack of the hook that was called.
+pub fn event_with_stack<'a>(guard: &Guard<'_>, event: impl FnOnce(StackRef) -> Extended<'a>) {
+    record(guard.entry(), 1, |lane, ticks, stack| lane.writer.extended_event(ticks, &event(stack)));
+}
+
 /// The frame of every event: find the lane, take the time and the stack, let `write` encode `events` records. `write` has
 /// the lane, and records nothing by another way.
 #[inline(always)]

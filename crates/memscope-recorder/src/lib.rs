@@ -41,7 +41,11 @@ mod windows;
 mod writer;
 
 pub use config::Wanted;
-pub use lane::{host_alloc, host_free, host_map, host_moved, host_protect, host_remapped, host_unmap, ticks_now};
+pub use lane::{
+    event, event_with_stack, host_alloc, host_free, host_map, host_moved, host_protect, host_remapped, host_unmap,
+    ticks_now,
+};
+pub use memscope_format::encode::Extended;
 pub use memscope_format::record::Protection;
 pub use process::{initialise, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};

@@ -5,6 +5,7 @@ use crate::recording::{recording, ticks_now};
 use core::ffi::{c_int, c_void};
 use memscope_hook::Entry;
 use memscope_recorder::device::{self, DeviceBlock, Space, SpaceDevice};
+use memscope_recorder::{Extended, event_with_stack};
 
 const SUCCESS: c_int = 0;
 const OUT_OF_MEMORY: c_int = 6;
@@ -21,9 +22,10 @@ pub(super) unsafe extern "C" fn allocate(address: *mut *mut c_void, size: u64, f
             let address = unsafe { *address } as u64;
             device::device_alloc(guard, DeviceBlock { space: Space::Driver, device, address, size, attributes });
         }),
-        OUT_OF_MEMORY => {
-            recording(entry, |guard| device::out_of_memory(guard, Space::Driver, device, size, flag));
-        }
+        OUT_OF_MEMORY => recording(entry, |guard| {
+            let space = Space::Driver;
+            event_with_stack(guard, |stack| Extended::OutOfMemory { space, device, size, flag, stack });
+        }),
         _ => {}
     }
     answer
@@ -68,7 +70,8 @@ pub(super) unsafe extern "C" fn create(
             device::device_alloc(guard, block);
         }),
         OUT_OF_MEMORY => recording(entry, |guard| {
-            device::out_of_memory(guard, Space::DriverHandle, properties.device, size as u64, flag);
+            let (space, device, size) = (Space::DriverHandle, properties.device, size as u64);
+            event_with_stack(guard, |stack| Extended::OutOfMemory { space, device, size, flag, stack });
         }),
         _ => {}
     }

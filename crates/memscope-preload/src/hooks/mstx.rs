@@ -9,6 +9,7 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use memscope_hook::{Callback, Entry};
 use memscope_recorder::device::{self, DeviceBlock, Space, SpaceDevice};
+use memscope_recorder::{Extended, event};
 
 pub(super) type GetTable = unsafe extern "C" fn(c_int, *mut *mut *mut Callback, *mut c_uint) -> c_int;
 
@@ -76,18 +77,18 @@ static RANGES: AtomicU64 = AtomicU64::new(1);
 
 unsafe extern "C" fn on_mark(message: *const c_char, _stream: *mut c_void, entry: Entry) {
     // SAFETY: the interface wants a C string.
-    recording(entry, |guard| device::mark(guard, unsafe { text(message) }));
+    recording(entry, |guard| event(guard, &Extended::Mark { text: unsafe { text(message) } }));
 }
 
 unsafe extern "C" fn on_range_start(message: *const c_char, _stream: *mut c_void, entry: Entry) -> u64 {
     let id = RANGES.fetch_add(1, Relaxed);
     // SAFETY: the interface wants a C string.
-    recording(entry, |guard| device::range_start(guard, id, unsafe { text(message) }));
+    recording(entry, |guard| event(guard, &Extended::RangeStart { id, text: unsafe { text(message) } }));
     id
 }
 
 unsafe extern "C" fn on_range_end(id: u64, entry: Entry) {
-    recording(entry, |guard| device::range_end(guard, id));
+    recording(entry, |guard| event(guard, &Extended::RangeEnd { id }));
 }
 
 unsafe extern "C" fn on_domain_mark(_domain: *mut c_void, message: *const c_char, stream: *mut c_void, entry: Entry) {
@@ -196,7 +197,8 @@ unsafe extern "C" fn on_heap_register(domain: *mut c_void, heap: *const Heap, en
 /// The handle is the heap's address. The others never had a heap, and say what they hold with every block.
 unsafe extern "C" fn on_heap_unregister(domain: *mut c_void, heap: *const c_void, entry: Entry) {
     if pool(domain) == Some(Space::Atb) && !heap.is_null() {
-        recording(entry, |guard| device::heap_end(guard, Space::Atb, heap as u64));
+        let ended = Extended::HeapEnd { space: Space::Atb, address: heap as u64 };
+        recording(entry, |guard| event(guard, &ended));
     }
 }
 

@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use memscope_recorder::device::PhysicalDevice;
 use memscope_recorder::kernel;
 use memscope_recorder::sys::{self, loader};
+use memscope_recorder::{Extended, event};
 
 memscope_hook::functions! {
     found by Original;
@@ -177,7 +178,7 @@ unsafe extern "C" fn on_compact_report(_aging: u32, data: *const c_void, length:
         }
         // The first byte of the body.
         (RUNTIME, STREAM_EXPANSION) => {
-            hidden(|guard| kernel::stream_expansion(guard, report.body.device as u8));
+            hidden(|guard| event(guard, &Extended::StreamExpansion { status: report.body.device as u8 }));
         }
         _ => {}
     }

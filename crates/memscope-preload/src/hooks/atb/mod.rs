@@ -21,7 +21,7 @@ use memscope_hook::around::Next;
 use memscope_recorder::atb::{self, Access, AccessMode, Operator, Phase, TensorOwner};
 use memscope_recorder::device::LogicalDevice;
 use memscope_recorder::slot::Guard;
-use memscope_recorder::wanted;
+use memscope_recorder::{Extended, event, wanted};
 use text::{Abi, ReturnedText};
 
 /// What ATB says of an internal failure (`ERROR_INTERNAL_ERROR`).
@@ -73,7 +73,7 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
 }
 
 pub(super) unsafe extern "C" fn executed(answer: usize, launch: usize, entry: Entry) -> usize {
-    recording(entry, |guard| atb::operator_end(guard, launch as u64));
+    recording(entry, |guard| event(guard, &Extended::AtbOperatorEnd { launch: launch as u64 }));
     answer
 }
 
