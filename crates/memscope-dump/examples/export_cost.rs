@@ -92,7 +92,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let options = ExportOptions {
             format,
             brand: Brand::MsMemScope,
+            stacks: None,
             dump_events: DumpEvents::ALL,
+            notice: &mut |_| {},
             progress: &mut |_| {},
             cancel: None,
             symbolizer: &mut Symbolizer::new(),

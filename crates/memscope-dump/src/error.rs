@@ -1,4 +1,5 @@
 //! Why an export failed.
+use crate::room::size_text;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -17,8 +18,34 @@ pub enum ExportError {
     Database { path: PathBuf, source: rusqlite::Error },
     #[error("cannot write {}: another export of the same recording is writing it", path.display())]
     Busy { path: PathBuf },
+    #[error(
+        "no room for {}{}: about {} are needed and {} are free; the recording is kept: `export -o DIR` writes to \
+         another place, {}--events or --steps write less, --data-format=none writes no files",
+        path.display(),
+        and_others(*others),
+        size_text(*needed),
+        size_text(*free),
+        if *inline { "--stacks=table or " } else { "" },
+    )]
+    NoRoom {
+        path: PathBuf,
+        /// How many files more.
+        others: usize,
+        needed: u64,
+        free: u64,
+        /// Rows have their stacks in them.
+        inline: bool,
+    },
     #[error("the export was cancelled; nothing was written")]
     Cancelled,
+}
+
+fn and_others(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        1 => " and another file".to_owned(),
+        _ => format!(" and {others} other files"),
+    }
 }
 
 impl ExportError {

@@ -1,10 +1,13 @@
 //! One recorded process to its files, in one pass over its events.
+use crate::brand::Brand;
 use crate::config_json::RunConfig;
-use crate::destination::{Brand, CONFIG_MODE, Format, PartialFile, create_directories, file_time};
+use crate::destination::{CONFIG_MODE, PartialFile, create_directories, file_time};
 use crate::error::ExportError;
 use crate::event_rows::{write_memory, write_note};
-use crate::router::Router;
-use crate::rows::{DeviceId, Event, EventType, Row};
+use crate::format::{Format, StackForm};
+use crate::room;
+use crate::router::{Making, Place, Router, StackSource};
+use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
 use memscope_model::{
     Action, BlockEvent, Device, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, State, TraceEvent, TraceSink,
@@ -97,7 +100,11 @@ pub type UsageLookup<'a> = dyn Fn(Device, u64) -> SampledUsage + 'a;
 pub struct ExportOptions<'a> {
     pub format: Format,
     pub brand: Brand,
+    /// Where rows have their stacks; `None`: of the host in a table, of devices in the rows.
+    pub stacks: Option<StackForm>,
     pub dump_events: DumpEvents,
+    /// Called with what the user should know before a file is begun.
+    pub notice: &'a mut dyn FnMut(String),
     /// Called now and then with the fraction done.
     pub progress: &'a mut dyn FnMut(f64),
     /// Set from elsewhere, ends the export with [`ExportError::Cancelled`]; no file is left or replaced.
@@ -120,19 +127,22 @@ pub struct Exported {
 }
 
 /// Writes `device_<id>/dump/…` of each device with events, and `config.json`, into `directory`, replacing what an
-/// earlier export wrote. The events of the same pass go to `others`, too.
+/// earlier export wrote there. The events of the same pass go to `others`, too.
 pub fn export_process(
     process: &mut Process,
     directory: &Path,
     options: ExportOptions<'_>,
     others: &mut [&mut dyn TraceSink],
 ) -> Result<Exported, ExportError> {
-    let ExportOptions { format, brand, dump_events, progress, cancel, symbolizer, usage } = options;
+    let ExportOptions { format, brand, stacks, dump_events, notice, progress, cancel, symbolizer, usage } = options;
     let start_ns = process.info().start_realtime_ns;
     let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
+    let time = file_time(directory, start_ns, utc_offset);
+    let place = Place { process_directory: directory, time: &time, brand, format, stacks };
+    let texts = StackTexts::new(symbolizer);
     let mut dump = Dump {
-        router: Router::new(directory, brand, format, file_time(directory, start_ns, utc_offset), usage),
-        texts: StackTexts::new(symbolizer),
+        router: Router::new(place, Making::Estimates, usage),
+        texts,
         pid: process.info().pid,
         dump_events,
         levels: Levels::of(process),
@@ -141,25 +151,54 @@ pub fn export_process(
         clock: RowClock::default(),
         rows: 0,
         seen: 0,
+        next_id: 0,
         failure: None,
     };
+    make_sure_of_room(process, &place, &mut dump, notice)?;
+    dump.begin(Router::new(place, Making::Files, usage));
+
     let mut sinks: Vec<&mut dyn TraceSink> = Vec::with_capacity(others.len() + 1);
     sinks.extend(others.iter_mut().map(|sink| &mut **sink as &mut dyn TraceSink));
-    sinks.push(&mut dump);
+    if format != Format::NoFiles {
+        sinks.push(&mut dump);
+    }
     let outcome = process.run(&mut sinks, progress)?;
-    if let Some(failure) = dump.failure {
-        return Err(failure);
-    }
-    if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-        return Err(ExportError::Cancelled);
-    }
+    dump.check()?;
 
-    let Dump { router, texts, rows, pid, .. } = dump;
+    let Dump { router, mut texts, rows, pid, next_id, .. } = dump;
     let mut problems = texts.problems().to_vec();
-    let start = start_row(outcome.events, start_ns, outcome.first_time_ns, pid);
-    let mut files = router.finish(&start, &mut problems)?;
+    let start = start_row(next_id, start_ns, outcome.first_time_ns, pid);
+    let mut alive: Vec<u64> = outcome.live_blocks().map(|block| block.id.0).collect();
+    alive.sort_unstable();
+    let source = &mut StackSource { stacks: process.stacks(), texts: &mut texts };
+    let mut files = router.finish(&start, &alive, source, &mut problems)?;
     files.push(write_config(process, directory)?);
     Ok(Exported { files, rows, outcome, problems })
+}
+
+/// Refuses files that do not fit. Rows are counted, which is a pass of its own, only if the size of the recording does not
+/// tell that there is room.
+fn make_sure_of_room(
+    process: &mut Process,
+    place: &Place<'_>,
+    dump: &mut Dump<'_>,
+    notice: &mut dyn FnMut(String),
+) -> Result<(), ExportError> {
+    if place.format == Format::NoFiles {
+        return Ok(());
+    }
+    let free = room::free_bytes(place.process_directory);
+    let viewer = if place.format.is_for_viewer() { room::VIEWER_FILE_LIMIT } else { u64::MAX };
+    if room::most_bytes(process, place.stacks) <= free.unwrap_or(u64::MAX).min(viewer) {
+        return Ok(());
+    }
+    process.run(&mut [&mut *dump], &mut |_| {})?;
+    dump.check()?;
+    let estimates = dump.router.estimates();
+    let stacks_recorded = ["c", "py"].into_iter().any(|key| process.config(key).is_some_and(|depth| depth != "0"));
+    room::check(&estimates, free, stacks_recorded && dump.router.has_inline_stacks())?;
+    room::beyond_viewer(place.format, &estimates).for_each(notice);
+    Ok(())
 }
 
 /// The sink that writes rows.
@@ -174,11 +213,28 @@ struct Dump<'a> {
     clock: RowClock,
     rows: u64,
     seen: u64,
+    /// Larger than those of all rows.
+    next_id: u64,
     /// Why it broke off.
     failure: Option<ExportError>,
 }
 
-impl Dump<'_> {
+impl<'a> Dump<'a> {
+    /// Another pass, to other files.
+    fn begin(&mut self, router: Router<'a>) {
+        self.router = router;
+        (self.clock, self.rows, self.seen, self.next_id) = (RowClock::default(), 0, 0, 0);
+    }
+
+    /// Whether the pass went to its end.
+    fn check(&mut self) -> Result<(), ExportError> {
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) => Err(ExportError::Cancelled),
+            None => Ok(()),
+        }
+    }
+
     fn write(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> Result<(), ExportError> {
         // A look at the flag is only worth it now and then.
         if self.seen.is_multiple_of(4096) && self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
@@ -189,11 +245,13 @@ impl Dump<'_> {
         match event {
             TraceEvent::Memory(event) | TraceEvent::Alive(event) if self.dump_events.wants(event) => {
                 self.rows += 1;
+                self.next_id = event.at.event + 1;
                 let sampled = sampled_usage(event, *usage);
                 write_memory(router, event, sampled, state, texts, clock.next(event.at.time_ns), *pid)
             }
             TraceEvent::Note(note) if self.dump_events.wants_note(note, self.levels) => {
                 self.rows += 1;
+                self.next_id = note.at.event + 1;
                 write_note(router, note, *usage, state.stacks, texts, clock.next(note.at.time_ns), *pid)
             }
             _ => Ok(()),
@@ -251,8 +309,7 @@ fn start_row(id: u64, start_ns: u64, first_ns: u64, process: u32) -> Row<'static
         device: DeviceId::Unknown,
         pointer: None,
         attributes: &[],
-        python_stack: "",
-        c_stack: "",
+        stack: StackCells::NONE,
     }
 }
 

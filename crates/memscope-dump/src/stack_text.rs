@@ -1,19 +1,24 @@
-//! The call stack cells of a row, rendered once for each distinct frame and kept for stacks that come again.
+//! Frames as text, rendered once for each distinct one, and the call stack cells made of them.
 use memscope_model::{Frame, StackId, Stacks};
 use memscope_symbols::{Symbolizer, python_line, render_c, render_python};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
-use std::ops::Range;
+use std::sync::Arc;
 
 /// Texts of whole stacks are kept up to this many bytes, then all forgotten: those in use come back at once, and
 /// frames, which cost the symbol lookups, are never forgotten.
 const KEPT_STACK_BYTES: usize = 64 << 20;
 
+/// Number of a distinct text, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FrameText(pub(crate) u32);
+
 /// Renders stacks of one process.
 pub(crate) struct StackTexts<'s> {
     symbolizer: &'s mut Symbolizer,
-    frame_text: String,
-    frames: FxHashMap<Frame, Range<usize>>,
+    texts: Vec<Arc<str>>,
+    by_text: FxHashMap<Arc<str>, FrameText>,
+    by_frame: FxHashMap<Frame, FrameText>,
     stack_text: String,
     stacks: FxHashMap<StackId, Cells>,
 }
@@ -30,11 +35,31 @@ impl<'s> StackTexts<'s> {
     pub(crate) fn new(symbolizer: &'s mut Symbolizer) -> StackTexts<'s> {
         StackTexts {
             symbolizer,
-            frame_text: String::new(),
-            frames: FxHashMap::default(),
+            texts: Vec::new(),
+            by_text: FxHashMap::default(),
+            by_frame: FxHashMap::default(),
             stack_text: String::new(),
             stacks: FxHashMap::default(),
         }
+    }
+
+    /// The text of a frame. Two instructions of one line have the same.
+    pub(crate) fn frame(&mut self, frame: Frame, stacks: &Stacks) -> FrameText {
+        if let Some(known) = self.by_frame.get(&frame) {
+            return *known;
+        }
+        let text: Arc<str> = frame_text(frame, stacks, self.symbolizer).into();
+        let next = FrameText(self.texts.len() as u32);
+        let number = *self.by_text.entry(text).or_insert_with_key(|text| {
+            self.texts.push(text.clone());
+            next
+        });
+        self.by_frame.insert(frame, number);
+        number
+    }
+
+    pub(crate) fn text(&self, number: FrameText) -> &str {
+        &self.texts[number.0 as usize]
     }
 
     /// The Python and the C cell: one frame a line, innermost first, empty if nothing was recorded.
@@ -73,12 +98,8 @@ impl<'s> StackTexts<'s> {
             if depth > 0 {
                 self.stack_text.push('\n');
             }
-            let range = self.frames.entry(frame).or_insert_with(|| {
-                let start = self.frame_text.len();
-                self.frame_text.push_str(&frame_text(frame, stacks, self.symbolizer));
-                start..self.frame_text.len()
-            });
-            self.stack_text.push_str(&self.frame_text[range.clone()]);
+            let text = self.frame(frame, stacks);
+            self.stack_text.push_str(&self.texts[text.0 as usize]);
         }
     }
 }

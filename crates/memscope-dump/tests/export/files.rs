@@ -82,7 +82,9 @@ fn a_cancelled_export_leaves_the_earlier_file_alone() {
         let options = ExportOptions {
             format,
             brand: Brand::MsMemScope,
+            stacks: None,
             dump_events: DumpEvents::ALL,
+            notice: &mut |_| {},
             progress: &mut |_| {},
             cancel: Some(&AtomicBool::new(true)),
             symbolizer: &mut Symbolizer::new(),

@@ -8,7 +8,7 @@ use crate::printer::Printer;
 use crate::settings::{NpuSelection, Settings};
 use crate::signals::Interruption;
 
-use crate::export::{export_all, recorded_processes};
+use crate::export::{ExportWishes, export_all, recorded_processes};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReportOutcome {
@@ -33,7 +33,8 @@ pub fn report_run(
         }
         return Ok(ReportOutcome::Complete);
     }
-    let Some(mut batch) = export_all(&directories, Some(settings.data_format), interruption, printer)? else {
+    let wishes = ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, output_dir: None };
+    let Some(mut batch) = export_all(&directories, &wishes, interruption, printer)? else {
         return Ok(ReportOutcome::Interrupted);
     };
     batch.unrecorded = unrecorded;
