@@ -256,7 +256,7 @@ impl Tables {
         }
         let (view, table) = (self.brand.stack_texts_view(), self.brand.stacks_table());
         let statement = format!(
-            "CREATE VIEW {view} AS SELECT ID, '#' || ID AS Cell, (
+            "CREATE VIEW {view} AS SELECT ID, (
                 WITH RECURSIVE way(row, depth) AS (
                     SELECT innermost.ID, 0
                     UNION ALL SELECT Caller, depth + 1 FROM way JOIN {table} ON ID = row WHERE Caller IS NOT NULL)

@@ -14,7 +14,7 @@ pub(crate) type Cells = Vec<String>;
 
 /// A process directory with a recording in it.
 pub(crate) struct Recording {
-    _root: TempDir,
+    pub(crate) _root: TempDir,
     pub(crate) directory: PathBuf,
     pub(crate) usage: Option<Box<UsageLookup<'static>>>,
     /// Rows have their stacks in them unless a test is about the table.
