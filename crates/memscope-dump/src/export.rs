@@ -139,21 +139,7 @@ pub fn export_process(
     let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
     let time = file_time(directory, start_ns, utc_offset);
     let place = Place { process_directory: directory, time: &time, brand, format, stacks };
-    let texts = StackTexts::new(symbolizer);
-    let mut dump = Dump {
-        router: Router::new(place, Making::Estimates, usage),
-        texts,
-        pid: process.info().pid,
-        dump_events,
-        levels: Levels::of(process),
-        usage,
-        cancel,
-        clock: RowClock::default(),
-        rows: 0,
-        seen: 0,
-        next_id: 0,
-        failure: None,
-    };
+    let mut dump = Dump::new(process, &place, symbolizer, dump_events, usage, cancel);
     make_sure_of_room(process, &place, &mut dump, notice)?;
     dump.begin(Router::new(place, Making::Files, usage));
 
@@ -220,6 +206,31 @@ struct Dump<'a> {
 }
 
 impl<'a> Dump<'a> {
+    /// Ready to estimate the files.
+    fn new(
+        process: &Process,
+        place: &Place<'a>,
+        symbolizer: &'a mut Symbolizer,
+        dump_events: DumpEvents,
+        usage: Option<&'a UsageLookup<'a>>,
+        cancel: Option<&'a AtomicBool>,
+    ) -> Dump<'a> {
+        Dump {
+            router: Router::new(*place, Making::Estimates, usage),
+            texts: StackTexts::new(symbolizer),
+            pid: process.info().pid,
+            dump_events,
+            levels: Levels::of(process),
+            usage,
+            cancel,
+            clock: RowClock::default(),
+            rows: 0,
+            seen: 0,
+            next_id: 0,
+            failure: None,
+        }
+    }
+
     /// Another pass, to other files.
     fn begin(&mut self, router: Router<'a>) {
         self.router = router;
@@ -334,6 +345,67 @@ mod tests {
         assert_eq!(times, [1, 2, 7, 8, 9, 10, 20, 21]);
         assert_eq!(clock.next(u64::MAX), i64::MAX as u64 - 1);
         assert_eq!(clock.next(u64::MAX), i64::MAX as u64 - 1);
+    }
+
+    /// Estimates and real sizes of the files of a recording with stacks, as blocks of which half are freed.
+    fn estimate_and_size(format: Format, stacks: StackForm, blocks: u32) -> (u64, u64) {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("msmemscope_31_20251203091122_ascend");
+        let mut spool = memscope_testkit::SpoolBuilder::new();
+        spool.config("c=20;py=20;cpu=1;npu=0;dir=/tmp");
+        let lane = spool.lane(1_234_567);
+        spool.code(lane, 0, "/home/user/project/train.py", "Trainer.training_step", 10).python_node(lane, 1, 0, 0, 0);
+        for node in 2..500 {
+            spool.unknown_node(lane, node, if node % 20 == 2 { 0 } else { node - 1 }, 0x7f00_0000 + u64::from(node));
+            spool.both(lane, 500 + node, node, 1);
+        }
+        for number in 0..blocks {
+            let (ticks, address) = (u64::from(number) * 300, 0x5500_0000_0000 + u64::from(number) * 4096);
+            spool.alloc(lane, ticks, address, u64::from(number) * 7 + 1, 502 + number % 498);
+            if number % 2 == 0 {
+                spool.free(lane, ticks + 150, address, 0);
+            }
+        }
+        spool.write(&directory).unwrap();
+        let mut process = Process::open(&directory).unwrap();
+        let place = Place {
+            process_directory: &directory,
+            time: "20251203091122",
+            brand: Brand::MsMemScope,
+            format,
+            stacks: Some(stacks),
+        };
+        let mut symbolizer = Symbolizer::new();
+        let mut dump = Dump::new(&process, &place, &mut symbolizer, DumpEvents::ALL, None, None);
+        process.run(&mut [&mut dump], &mut |_| {}).unwrap();
+        let estimates = dump.router.estimates();
+        assert_eq!(estimates.len(), 1);
+        let options = ExportOptions {
+            format,
+            brand: Brand::MsMemScope,
+            stacks: Some(stacks),
+            dump_events: DumpEvents::ALL,
+            notice: &mut |text| panic!("{text}"),
+            progress: &mut |_| {},
+            cancel: None,
+            symbolizer: &mut Symbolizer::new(),
+            usage: None,
+        };
+        let exported = export_process(&mut process, &directory, options, &mut []).unwrap();
+        let dumps = exported.files.iter().filter(|file| !file.ends_with(CONFIG_FILE));
+        (estimates[0].bytes, dumps.map(|file| std::fs::metadata(file).unwrap().len()).sum())
+    }
+
+    #[test]
+    fn a_file_is_estimated_a_little_larger_than_it_becomes() {
+        for format in [Format::Csv, Format::Db] {
+            for stacks in StackForm::ALL {
+                let (estimate, size) = estimate_and_size(format, stacks, 4000);
+                // Headers and the last page are not in it.
+                assert!(estimate + 40_000 >= size, "{format:?} {stacks:?}: {estimate} of {size}");
+                assert!(estimate <= size + size / 8, "{format:?} {stacks:?}: {estimate} of {size}");
+            }
+        }
     }
 
     #[test]
