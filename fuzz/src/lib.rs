@@ -57,7 +57,9 @@ pub fn export_both(directory: &Path) {
         let options = ExportOptions {
             format,
             brand: Brand::MsMemScope,
+            stacks: None,
             dump_events: DumpEvents::ALL,
+            notice: &mut |_| {},
             progress: &mut |_| {},
             cancel: None,
             symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),

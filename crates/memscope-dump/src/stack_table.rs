@@ -1,18 +1,18 @@
-//! The table of stacks of one file: a tree in which each frame is once below its caller, and each text once.
+//! The table of stacks of one file: a tree in which each line of a stack is once below its caller, and each text once.
 //!
 //! Whole stacks, each once, would still be most of the files: a program that imports much comes to each allocation by
 //! another way, and the ways differ in a few frames of a hundred (pandas: 100,000 distinct stacks with 1.5 GB of text,
-//! and 11 MB as a tree).
+//! and 10 MB as a tree).
 use crate::error::ExportError;
 use crate::rows::{FrameCell, FrameRow, StackCells};
-use crate::stack_text::StackTexts;
+use crate::stack_text::{Line, StackTexts};
 use memscope_model::{NodeId, StackId, Stacks};
 use rustc_hash::FxHashMap;
 
 /// Gives rows of the table numbers, from 1 in the order in which they are needed.
 #[derive(Default)]
 pub(crate) struct StackTable {
-    /// By caller's row and text.
+    /// By caller's row and line.
     rows: FxHashMap<(u32, u32), u32>,
     /// Rows of the model's nodes, 0 if unknown.
     of_node: Vec<u32>,
@@ -60,21 +60,33 @@ impl StackTable {
         }
         while let Some(node) = self.way.pop() {
             let Some((frame, _)) = stacks.node(node) else { continue };
-            let text = texts.frame(frame, stacks);
-            let next = self.rows.len() as u32 + 1;
-            let caller = row;
-            row = *self.rows.entry((caller, text.0)).or_insert(next);
-            if row == next {
-                let frame = match slot(&mut self.of_text, text.0) {
-                    first @ 0 => {
-                        *first = row;
-                        FrameCell::Text(texts.text(text))
-                    }
-                    named => FrameCell::SameAs(*named),
-                };
-                write(&FrameRow { id: row, caller, frame })?;
+            for place in texts.lines(frame, stacks).rev() {
+                row = self.line_row(row, texts.line(place), texts, write)?;
             }
             *slot(&mut self.of_node, node.0) = row;
+        }
+        Ok(row)
+    }
+
+    /// The row of a line below its caller's.
+    fn line_row(
+        &mut self,
+        caller: u32,
+        line: Line,
+        texts: &StackTexts<'_>,
+        write: &mut FrameSink<'_>,
+    ) -> Result<u32, ExportError> {
+        let next = self.rows.len() as u32 + 1;
+        let row = *self.rows.entry((caller, line.0)).or_insert(next);
+        if row == next {
+            let frame = match slot(&mut self.of_text, line.0) {
+                first @ 0 => {
+                    *first = row;
+                    FrameCell::Text(texts.text(line))
+                }
+                named => FrameCell::SameAs(*named),
+            };
+            write(&FrameRow { id: row, caller, frame })?;
         }
         Ok(row)
     }

@@ -1,24 +1,27 @@
-//! Frames as text, rendered once for each distinct one, and the call stack cells made of them.
+//! Frames as lines of text, rendered once for each distinct one, and the call stack cells made of them.
 use memscope_model::{Frame, StackId, Stacks};
 use memscope_symbols::{Symbolizer, python_line, render_c, render_python};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Texts of whole stacks are kept up to this many bytes, then all forgotten: those in use come back at once, and
 /// frames, which cost the symbol lookups, are never forgotten.
 const KEPT_STACK_BYTES: usize = 64 << 20;
 
-/// Number of a distinct text, from 0.
+/// Number of a distinct line, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct FrameText(pub(crate) u32);
+pub(crate) struct Line(pub(crate) u32);
 
 /// Renders stacks of one process.
 pub(crate) struct StackTexts<'s> {
     symbolizer: &'s mut Symbolizer,
-    texts: Vec<Arc<str>>,
-    by_text: FxHashMap<Arc<str>, FrameText>,
-    by_frame: FxHashMap<Frame, FrameText>,
+    lines: Vec<Arc<str>>,
+    by_text: FxHashMap<Arc<str>, Line>,
+    /// Lines of frames, one frame's after the other's.
+    of_frames: Vec<Line>,
+    by_frame: FxHashMap<Frame, Range<usize>>,
     stack_text: String,
     stacks: FxHashMap<StackId, Cells>,
 }
@@ -35,31 +38,46 @@ impl<'s> StackTexts<'s> {
     pub(crate) fn new(symbolizer: &'s mut Symbolizer) -> StackTexts<'s> {
         StackTexts {
             symbolizer,
-            texts: Vec::new(),
+            lines: Vec::new(),
             by_text: FxHashMap::default(),
+            of_frames: Vec::new(),
             by_frame: FxHashMap::default(),
             stack_text: String::new(),
             stacks: FxHashMap::default(),
         }
     }
 
-    /// The text of a frame. Two instructions of one line have the same.
-    pub(crate) fn frame(&mut self, frame: Frame, stacks: &Stacks) -> FrameText {
+    /// The lines of a frame: functions that were inlined at its address, innermost first, and the one it is in. Two
+    /// instructions of one line have the same.
+    pub(crate) fn lines(&mut self, frame: Frame, stacks: &Stacks) -> Range<usize> {
         if let Some(known) = self.by_frame.get(&frame) {
-            return *known;
+            return known.clone();
         }
-        let text: Arc<str> = frame_text(frame, stacks, self.symbolizer).into();
-        let next = FrameText(self.texts.len() as u32);
-        let number = *self.by_text.entry(text).or_insert_with_key(|text| {
-            self.texts.push(text.clone());
-            next
-        });
-        self.by_frame.insert(frame, number);
-        number
+        let start = self.of_frames.len();
+        for text in frame_text(frame, stacks, self.symbolizer).split('\n') {
+            let line = match self.by_text.get(text) {
+                Some(known) => *known,
+                None => {
+                    let (text, next): (Arc<str>, Line) = (text.into(), Line(self.lines.len() as u32));
+                    self.lines.push(text.clone());
+                    self.by_text.insert(text, next);
+                    next
+                }
+            };
+            self.of_frames.push(line);
+        }
+        let lines = start..self.of_frames.len();
+        self.by_frame.insert(frame, lines.clone());
+        lines
     }
 
-    pub(crate) fn text(&self, number: FrameText) -> &str {
-        &self.texts[number.0 as usize]
+    /// One of [`StackTexts::lines`].
+    pub(crate) fn line(&self, place: usize) -> Line {
+        self.of_frames[place]
+    }
+
+    pub(crate) fn text(&self, line: Line) -> &str {
+        &self.lines[line.0 as usize]
     }
 
     /// The Python and the C cell: one frame a line, innermost first, empty if nothing was recorded.
@@ -94,12 +112,14 @@ impl<'s> StackTexts<'s> {
     }
 
     fn push_frames(&mut self, frames: impl Iterator<Item = Frame>, stacks: &Stacks) {
-        for (depth, frame) in frames.enumerate() {
-            if depth > 0 {
-                self.stack_text.push('\n');
+        let start = self.stack_text.len();
+        for frame in frames {
+            for place in self.lines(frame, stacks) {
+                if self.stack_text.len() > start {
+                    self.stack_text.push('\n');
+                }
+                self.stack_text.push_str(&self.lines[self.of_frames[place].0 as usize]);
             }
-            let text = self.frame(frame, stacks);
-            self.stack_text.push_str(&self.texts[text.0 as usize]);
         }
     }
 }

@@ -46,7 +46,7 @@ fn what_is_not_freed_is_what_the_model_has_alive() {
     let (exported, _) = recording.export(Format::Db);
     let connection = Connection::open(recording.dump(DB)).unwrap();
     let mut statement = connection.prepare(&documented("### What is not freed?")).unwrap();
-    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     assert_eq!(columns[3..5], ["Ptr", "bytes"]);
     let mut told: Vec<(i64, String)> =
         statement.query_map((), |row| Ok((row.get(4)?, row.get(3)?))).unwrap().map(Result::unwrap).collect();
