@@ -64,7 +64,7 @@ const MAN_BEFORE_OPTIONS: &str = r".SH SYNOPSIS
 \fB@NAME@\fR [\fIoptions\fR] \-\- \fIprogram\fR [\fIarguments\fR]
 \fB@NAME@\fR \-\-compare \-\-input=\fIbase\fR,\fIcompared\fR
 \fB@NAME@ export\fR \fIdir\fR [\-\-format \fIformat\fR] [\-\-stacks \fIinline\fR|\fItable\fR] [\-\-output \fIdir\fR]
-\fB@NAME@ info\fR \fIdir\fR
+\fB@NAME@ info\fR \fIdir\fR [\-\-all]
 .fi
 .SH DESCRIPTION
 Runs the program, records its memory events on Ascend NPUs and, with \fB\-\-device=cpu\fR, on the host, and writes
@@ -81,7 +81,8 @@ writes them into each row. Files that do not fit the file system are refused bef
 \fB\-\-data\-format=none\fR writes no files: summary and recording only.
 .PP
 \fBexport\fR writes the files of an earlier run again, or elsewhere with \fB\-\-output\fR, \fBinfo\fR says what a run
-recorded; both take an output directory, a process directory or a spool directory. A program called \fBexport\fR or \fBinfo\fR is run with
+recorded (of many processes the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a
+process directory or a spool directory. A program called \fBexport\fR or \fBinfo\fR is run with
 \fB\-\-\fR before its name.
 ";
 
@@ -89,10 +90,14 @@ const MAN_AFTER_OPTIONS: &str = r".SH EXIT STATUS
 That of the program; if a signal ended the program, the same signal ends \fB@NAME@\fR. Otherwise:
 .TP
 \fB1\fR
-A part of the installation is missing or failed.
+A part of the installation is missing or failed; of \fBexport\fR and \fBinfo\fR: a recording cannot be read.
 .TP
 \fB2\fR
 An option is wrong or the program cannot be recorded. Nothing was created.
+.TP
+\fB3\fR
+The program ended with status 0, but not all files of its recording could be written (a full disk, Ctrl\-C during the
+export); the summary names them, and \fBexport\fR writes them later.
 .TP
 \fB126\fR, \fB127\fR
 The program cannot be executed; the program was not found.
@@ -122,7 +127,7 @@ fn top_command(brand: Brand, purpose: Purpose) -> Command {
         .override_usage(format!(
             "{name} [options] <program> [arguments]...\n       {name} [options] -- <program> [arguments]...\n       \
              {name} --compare --input=<base>,<compared>\n       {name} export <dir> [--format <format>] [--output <dir>]\n       \
-             {name} info <dir>",
+             {name} info <dir> [--all]",
             name = brand.name()
         ))
         .after_help(

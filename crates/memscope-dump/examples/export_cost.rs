@@ -3,7 +3,7 @@
 //! Half of the events are allocations, two threads take turns, and with `stacks` each event has one of that many stacks
 //! of twenty unknown frames and ten Python frames.
 #![allow(clippy::print_stdout, reason = "an example reports to its user")]
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, export_process};
+use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, export_process};
 use memscope_model::Process;
 use memscope_symbols::Symbolizer;
 use memscope_testkit::SpoolBuilder;
@@ -94,6 +94,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             brand: Brand::MsMemScope,
             stacks: None,
             dump_events: DumpEvents::ALL,
+            room: &Room::default(),
             notice: &mut |_| {},
             progress: &mut |_| {},
             cancel: None,

@@ -5,7 +5,7 @@ use crate::destination::{CONFIG_MODE, PartialFile, create_directories, file_time
 use crate::error::ExportError;
 use crate::event_rows::{write_memory, write_note};
 use crate::format::{Format, StackForm};
-use crate::room;
+use crate::room::{self, Claim, Room};
 use crate::router::{Making, Place, Router, StackSource};
 use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
@@ -103,6 +103,8 @@ pub struct ExportOptions<'a> {
     /// Where rows have their stacks; `None`: of the host in a table, of devices in the rows.
     pub stacks: Option<StackForm>,
     pub dump_events: DumpEvents,
+    /// Shared by exports that write at the same time.
+    pub room: &'a Room,
     /// Called with what the user should know before a file is begun.
     pub notice: &'a mut dyn FnMut(String),
     /// Called now and then with the fraction done.
@@ -119,6 +121,8 @@ pub struct ExportOptions<'a> {
 #[derive(Debug)]
 pub struct Exported {
     pub files: Vec<PathBuf>,
+    /// What could not be: a full disk takes the files, never the outcome.
+    pub failures: Vec<ExportError>,
     /// Events that became rows.
     pub rows: u64,
     pub outcome: Outcome,
@@ -127,29 +131,41 @@ pub struct Exported {
 }
 
 /// Writes `device_<id>/dump/…` of each device with events, and `config.json`, into `directory`, replacing what an
-/// earlier export wrote there. The events of the same pass go to `others`, too.
+/// earlier export wrote there. The events of the same pass go to `others`, too, all of them whatever becomes of the
+/// files. Fails only if the recording cannot be read or the export is cancelled.
 pub fn export_process(
     process: &mut Process,
     directory: &Path,
     options: ExportOptions<'_>,
     others: &mut [&mut dyn TraceSink],
 ) -> Result<Exported, ExportError> {
-    let ExportOptions { format, brand, stacks, dump_events, notice, progress, cancel, symbolizer, usage } = options;
+    let ExportOptions { format, brand, stacks, dump_events, room, notice, progress, cancel, symbolizer, usage } =
+        options;
     let start_ns = process.info().start_realtime_ns;
     let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
     let time = file_time(directory, start_ns, utc_offset);
     let place = Place { process_directory: directory, time: &time, brand, format, stacks };
     let mut dump = Dump::new(process, &place, symbolizer, dump_events, usage, cancel);
-    make_sure_of_room(process, &place, &mut dump, notice)?;
-    dump.begin(Router::new(place, Making::Files, usage));
-
+    let claim = match claim_room(process, &place, &mut dump, room, notice) {
+        Ok(claim) => {
+            dump.begin(Ok(Router::new(place, Making::Files, usage)));
+            claim
+        }
+        Err(refusal @ ExportError::NoRoom { .. }) => {
+            dump.begin(Err(refusal));
+            None
+        }
+        Err(error) => return Err(error),
+    };
     let mut sinks: Vec<&mut dyn TraceSink> = Vec::with_capacity(others.len() + 1);
     sinks.extend(others.iter_mut().map(|sink| &mut **sink as &mut dyn TraceSink));
     if format != Format::NoFiles {
         sinks.push(&mut dump);
     }
     let outcome = process.run(&mut sinks, progress)?;
-    dump.check()?;
+    if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+        return Err(ExportError::Cancelled);
+    }
 
     let Dump { router, mut texts, rows, pid, next_id, .. } = dump;
     let mut problems = texts.problems().to_vec();
@@ -157,39 +173,53 @@ pub fn export_process(
     let mut alive: Vec<u64> = outcome.live_blocks().map(|block| block.id.0).collect();
     alive.sort_unstable();
     let source = &mut StackSource { stacks: process.stacks(), texts: &mut texts };
-    let mut files = router.finish(&start, &alive, source, &mut problems)?;
-    files.push(write_config(process, directory)?);
-    Ok(Exported { files, rows, outcome, problems })
+    let (mut files, mut failures) = (Vec::new(), Vec::new());
+    match router.and_then(|router| router.finish(&start, &alive, source, &mut problems)) {
+        Ok(written) => files = written,
+        Err(failure) => failures.push(failure),
+    }
+    drop(claim);
+    match write_config(process, directory) {
+        Ok(written) => files.push(written),
+        Err(failure) => failures.push(failure),
+    }
+    Ok(Exported { files, failures, rows, outcome, problems })
 }
 
 /// Refuses files that do not fit. Rows are counted, which is a pass of its own, only if the size of the recording does not
 /// tell that there is room.
-fn make_sure_of_room(
+fn claim_room<'r>(
     process: &mut Process,
     place: &Place<'_>,
     dump: &mut Dump<'_>,
+    room: &'r Room,
     notice: &mut dyn FnMut(String),
-) -> Result<(), ExportError> {
+) -> Result<Option<Claim<'r>>, ExportError> {
     if place.format == Format::NoFiles {
-        return Ok(());
+        return Ok(None);
     }
-    let free = room::free_bytes(place.process_directory);
-    let viewer = if place.format.is_for_viewer() { room::VIEWER_FILE_LIMIT } else { u64::MAX };
-    if room::most_bytes(process, place.stacks) <= free.unwrap_or(u64::MAX).min(viewer) {
-        return Ok(());
+    let directory = place.process_directory;
+    let most = room::most_bytes(process, place.stacks);
+    let surely_viewable = !place.format.is_for_viewer() || most <= room::VIEWER_FILE_LIMIT;
+    if surely_viewable && let Some(claim) = room.try_claim(directory, most) {
+        return Ok(Some(claim));
     }
     process.run(&mut [&mut *dump], &mut |_| {})?;
-    dump.check()?;
-    let estimates = dump.router.estimates();
+    if dump.is_cancelled() {
+        return Err(ExportError::Cancelled);
+    }
+    let Ok(router) = &dump.router else { return Ok(None) };
+    let estimates = router.estimates();
     let stacks_recorded = ["c", "py"].into_iter().any(|key| process.config(key).is_some_and(|depth| depth != "0"));
-    room::check(&estimates, free, stacks_recorded && dump.router.has_inline_stacks())?;
+    let claim = room.claim(directory, &estimates, stacks_recorded && router.has_inline_stacks())?;
     room::beyond_viewer(place.format, &estimates).for_each(notice);
-    Ok(())
+    Ok(Some(claim))
 }
 
 /// The sink that writes rows.
 struct Dump<'a> {
-    router: Router<'a>,
+    /// Or why there is none any more. What it had written is gone then, so that a full disk has room for others.
+    router: Result<Router<'a>, ExportError>,
     texts: StackTexts<'a>,
     pid: u32,
     dump_events: DumpEvents,
@@ -201,8 +231,6 @@ struct Dump<'a> {
     seen: u64,
     /// Larger than those of all rows.
     next_id: u64,
-    /// Why it broke off.
-    failure: Option<ExportError>,
 }
 
 impl<'a> Dump<'a> {
@@ -216,7 +244,7 @@ impl<'a> Dump<'a> {
         cancel: Option<&'a AtomicBool>,
     ) -> Dump<'a> {
         Dump {
-            router: Router::new(*place, Making::Estimates, usage),
+            router: Ok(Router::new(*place, Making::Estimates, usage)),
             texts: StackTexts::new(symbolizer),
             pid: process.info().pid,
             dump_events,
@@ -227,32 +255,18 @@ impl<'a> Dump<'a> {
             rows: 0,
             seen: 0,
             next_id: 0,
-            failure: None,
         }
     }
 
     /// Another pass, to other files.
-    fn begin(&mut self, router: Router<'a>) {
+    fn begin(&mut self, router: Result<Router<'a>, ExportError>) {
         self.router = router;
         (self.clock, self.rows, self.seen, self.next_id) = (RowClock::default(), 0, 0, 0);
     }
 
-    /// Whether the pass went to its end.
-    fn check(&mut self) -> Result<(), ExportError> {
-        match self.failure.take() {
-            Some(failure) => Err(failure),
-            None if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) => Err(ExportError::Cancelled),
-            None => Ok(()),
-        }
-    }
-
     fn write(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> Result<(), ExportError> {
-        // A look at the flag is only worth it now and then.
-        if self.seen.is_multiple_of(4096) && self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-            return Err(ExportError::Cancelled);
-        }
-        self.seen += 1;
         let Dump { router, texts, clock, usage, pid, .. } = self;
+        let Ok(router) = router else { return Ok(()) };
         match event {
             TraceEvent::Memory(event) | TraceEvent::Alive(event) if self.dump_events.wants(event) => {
                 self.rows += 1;
@@ -268,17 +282,24 @@ impl<'a> Dump<'a> {
             _ => Ok(()),
         }
     }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+    }
 }
 
 impl TraceSink for Dump<'_> {
+    /// Others go on if the files cannot: only whoever cancels the export ends the pass.
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
-        match self.write(event, state) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => {
-                self.failure = Some(failure);
-                ControlFlow::Break(())
-            }
+        // A look at the flag is only worth it now and then.
+        if self.seen.is_multiple_of(4096) && self.is_cancelled() {
+            return ControlFlow::Break(());
         }
+        self.seen += 1;
+        if let Err(failure) = self.write(event, state) {
+            self.router = Err(failure);
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -378,13 +399,14 @@ mod tests {
         let mut symbolizer = Symbolizer::new();
         let mut dump = Dump::new(&process, &place, &mut symbolizer, DumpEvents::ALL, None, None);
         process.run(&mut [&mut dump], &mut |_| {}).unwrap();
-        let estimates = dump.router.estimates();
+        let estimates = dump.router.as_ref().unwrap().estimates();
         assert_eq!(estimates.len(), 1);
         let options = ExportOptions {
             format,
             brand: Brand::MsMemScope,
             stacks: Some(stacks),
             dump_events: DumpEvents::ALL,
+            room: &Room::default(),
             notice: &mut |text| panic!("{text}"),
             progress: &mut |_| {},
             cancel: None,

@@ -35,3 +35,4 @@ pub use destination::file_time;
 pub use error::ExportError;
 pub use export::{CONFIG_FILE, DumpEvents, ExportOptions, Exported, SampledUsage, UsageLookup, export_process};
 pub use format::{Format, StackForm};
+pub use room::Room;

@@ -6,6 +6,7 @@ use crate::error::ExportError;
 use crate::format::{Format, StackForm};
 use memscope_model::Process;
 use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What MindStudio Insight takes at most.
 pub(crate) const VIEWER_FILE_LIMIT: u64 = 20 << 30;
@@ -45,15 +46,80 @@ pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
     (system.f_blocks > 0).then(|| system.f_bavail.saturating_mul(system.f_frsize))
 }
 
-/// `free` is `None` if nobody tells.
-pub(crate) fn check(files: &[FileEstimate], free: Option<u64>, inline: bool) -> Result<(), ExportError> {
-    let needed = files.iter().map(|file| file.bytes).sum::<u64>();
-    match (files.first(), free) {
-        (Some(first), Some(free)) if needed > free => {
-            let others = files.len() - 1;
-            Err(ExportError::NoRoom { path: first.dump.clone(), others, needed, free, inline })
+/// The room for exports that write at the same time: what one is about to write is not there for the others.
+#[derive(Debug, Default)]
+pub struct Room {
+    claims: Mutex<Claims>,
+    released: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Claims {
+    bytes: u64,
+    count: usize,
+}
+
+/// Room for the files of one export until it is dropped.
+pub(crate) struct Claim<'r> {
+    room: &'r Room,
+    bytes: u64,
+}
+
+impl Room {
+    /// `None` if it is not there now.
+    pub(crate) fn try_claim(&self, directory: &Path, bytes: u64) -> Option<Claim<'_>> {
+        let mut claims = self.claims();
+        claims.has_room(bytes, free_bytes(directory)).then(|| self.grant(&mut claims, bytes))
+    }
+
+    /// Waits for others to end if there may be room then.
+    pub(crate) fn claim(
+        &self,
+        directory: &Path,
+        files: &[FileEstimate],
+        inline: bool,
+    ) -> Result<Claim<'_>, ExportError> {
+        let needed = files.iter().map(|file| file.bytes).sum::<u64>();
+        let mut claims = self.claims();
+        loop {
+            let free = free_bytes(directory);
+            if claims.has_room(needed, free) {
+                return Ok(self.grant(&mut claims, needed));
+            }
+            if claims.count == 0 {
+                let path = files.first().map(|file| file.dump.clone()).unwrap_or_default();
+                let (others, free) = (files.len().saturating_sub(1), free.unwrap_or(0));
+                return Err(ExportError::NoRoom { path, others, needed, free, inline });
+            }
+            claims = self.released.wait(claims).unwrap_or_else(PoisonError::into_inner);
         }
-        _ => Ok(()),
+    }
+
+    fn grant(&self, claims: &mut Claims, bytes: u64) -> Claim<'_> {
+        claims.bytes += bytes;
+        claims.count += 1;
+        Claim { room: self, bytes }
+    }
+
+    fn claims(&self) -> MutexGuard<'_, Claims> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claims {
+    /// `free` is `None` if nobody tells. What others have written of their claims is counted twice, so that "no" is a
+    /// reason to wait for them.
+    fn has_room(&self, bytes: u64, free: Option<u64>) -> bool {
+        free.is_none_or(|free| self.bytes.saturating_add(bytes) <= free)
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut claims = self.room.claims();
+        claims.bytes -= self.bytes;
+        claims.count -= 1;
+        self.room.released.notify_all();
     }
 }
 
@@ -89,19 +155,41 @@ mod tests {
         FileEstimate { dump: PathBuf::from("/x/memscope_dump_1.db"), bytes }
     }
 
+    /// More than any file system has.
+    const TOO_MUCH: u64 = 1 << 62;
+
     #[test]
     fn files_that_do_not_fit_are_refused_with_what_helps() {
-        assert!(check(&[file(10)], Some(10), true).is_ok());
-        assert!(check(&[file(10)], None, true).is_ok());
-        assert!(check(&[], Some(0), true).is_ok());
-        let error = check(&[file(6_000_000), file(5)], Some(5_999_999), true).unwrap_err().to_string();
+        let (root, room) = (tempfile::tempdir().unwrap(), Room::default());
+        assert!(room.claim(root.path(), &[file(10)], true).is_ok());
+        assert!(room.claim(root.path(), &[], true).is_ok());
+        let refusal = |inline| {
+            let refused = room.claim(root.path(), &[file(TOO_MUCH), file(5)], inline);
+            refused.map(|_| ()).unwrap_err().to_string()
+        };
+        let error = refusal(true);
         assert!(!error.contains('\n'), "{error}");
-        for word in ["/x/memscope_dump_1.db", "6.0 MB", "export -o", "--stacks=table", "--data-format=none", "--events"]
+        for word in
+            ["/x/memscope_dump_1.db", "TB are needed", "export -o", "--stacks=table", "--data-format=none", "--events"]
         {
             assert!(error.contains(word), "{word}: {error}");
         }
-        let error = check(&[file(11)], Some(10), false).unwrap_err().to_string();
-        assert!(!error.contains("--stacks"), "{error}");
+        assert!(!refusal(false).contains("--stacks"));
+        assert!(room.try_claim(root.path(), TOO_MUCH).is_none());
+    }
+
+    #[test]
+    fn an_export_waits_for_room_that_another_will_not_have_used() {
+        let (root, room) = (tempfile::tempdir().unwrap(), Room::default());
+        let most = free_bytes(root.path()).unwrap() / 4 * 3;
+        let first = room.try_claim(root.path(), most).unwrap();
+        assert!(room.try_claim(root.path(), most).is_none(), "both do not fit");
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| room.claim(root.path(), &[file(most)], false).is_ok());
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+        assert!(room.claim(root.path(), &[file(TOO_MUCH)], false).is_err(), "nobody is waited for who is not there");
     }
 
     #[test]

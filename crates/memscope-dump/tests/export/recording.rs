@@ -1,6 +1,6 @@
 //! Recordings made to order, exported, and read back.
 use memscope_dump::{
-    Brand, DumpEvents, ExportError, ExportOptions, Exported, Format, StackForm, UsageLookup, export_process,
+    Brand, DumpEvents, ExportError, ExportOptions, Exported, Format, Room, StackForm, UsageLookup, export_process,
 };
 use memscope_model::{BlockEvent, Process, State, TraceEvent};
 use memscope_symbols::Symbolizer;
@@ -44,6 +44,7 @@ impl Recording {
             brand,
             stacks: self.stacks,
             dump_events,
+            room: &Room::default(),
             notice: &mut |_| {},
             progress: &mut |_| {},
             cancel: None,
