@@ -1,5 +1,6 @@
 //! Why an export failed.
 use crate::room::size_text;
+use rusqlite::ErrorCode;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -12,9 +13,9 @@ pub enum ExportError {
     Recording(#[from] memscope_model::ModelError),
     #[error("cannot create directory {}: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}{}", path.display(), remedy(is_full(source)))]
     Write { path: PathBuf, source: io::Error },
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}{}", path.display(), remedy(source.sqlite_error_code() == Some(ErrorCode::DiskFull)))]
     Database { path: PathBuf, source: rusqlite::Error },
     #[error("cannot write {}: another export of the same recording is writing it", path.display())]
     Busy { path: PathBuf },
@@ -38,6 +39,15 @@ pub enum ExportError {
     },
     #[error("the export was cancelled; nothing was written")]
     Cancelled,
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Of a disk that others filled meanwhile.
+const fn remedy(full: bool) -> &'static str {
+    if full { "; the recording is kept: `export -o DIR` writes to another place" } else { "" }
 }
 
 fn and_others(others: usize) -> String {

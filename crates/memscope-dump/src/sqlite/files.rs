@@ -142,7 +142,7 @@ mod tests {
         }
         let error = file.finish(&[], &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("memscope_dump_1.db") && error.contains("full"), "{error}");
-        assert!(!error.contains("partial"), "{error}");
+        assert!(!error.contains("partial") && error.contains("export -o DIR"), "{error}");
         assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     }
 }
