@@ -102,7 +102,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             usage: None,
         };
         let exported = export_process(&mut process, &directory, options, &mut [])?;
-        let size = std::fs::metadata(&exported.files[0])?.len();
+        let size = exported.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len())).sum::<u64>();
         println!("{format:?}: {} rows, {:.1} MB, {cost}", exported.rows, size as f64 / 1e6);
     }
     Ok(())

@@ -27,6 +27,7 @@ pub(crate) struct Pairing {
 struct LiveRow {
     block: u64,
     row: u64,
+    size: u64,
 }
 
 /// How many rows were put aside, by reason.
@@ -58,11 +59,15 @@ impl Pairing {
         admitted
     }
 
-    /// The rows in the table that allocated the given blocks, whose numbers ascend. Not all that is alive in the table is
+    /// The rows in the table that allocated the given blocks, whose numbers ascend, and the blocks' sizes. Not all that is alive in the table is
     /// in the process: frees may not have been asked for.
-    pub(crate) fn rows_of(&self, blocks: &[u64]) -> impl Iterator<Item = u64> {
-        let mut rows: Vec<u64> =
-            self.live.values().filter(|live| blocks.binary_search(&live.block).is_ok()).map(|live| live.row).collect();
+    pub(crate) fn rows_of(&self, blocks: &[u64]) -> impl Iterator<Item = (u64, u64)> {
+        let mut rows: Vec<(u64, u64)> = self
+            .live
+            .values()
+            .filter(|live| blocks.binary_search(&live.block).is_ok())
+            .map(|live| (live.row, live.size))
+            .collect();
         rows.sort_unstable();
         rows.into_iter()
     }
@@ -72,7 +77,7 @@ impl Pairing {
         match self.live.entry(key) {
             std::collections::hash_map::Entry::Occupied(_) => Err(Unpaired::Address),
             std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(LiveRow { block, row: row.id });
+                free.insert(LiveRow { block, row: row.id, size: row.size().unwrap_or(0) });
                 Ok(())
             }
         }

@@ -5,7 +5,7 @@ use crate::destination::{DUMP_MODE, PartialFile};
 use crate::error::ExportError;
 use crate::format::{DumpWriter, FileNames};
 use crate::room::VIEWER_FILE_LIMIT;
-use crate::rows::{FrameCell, FrameRow, NOT_APPLICABLE, Row, StackCells};
+use crate::rows::{Event, FrameCell, FrameRow, NOT_APPLICABLE, Row, StackCells};
 use std::cell::RefCell;
 use std::path::Path;
 
@@ -69,6 +69,9 @@ fn note_for_viewers(path: &Path, brand: Brand, written: &Written, size: u64, pro
 /// Of a cell in a page: its place, its length, its number and the header of its columns.
 const CELL: u64 = 2 + 2 + 5;
 
+/// A row of the table of what is alive.
+const ALIVE: u64 = CELL + 3 + 4;
+
 pub(crate) fn row_bytes(row: &Row<'_>) -> u64 {
     thread_local! {
         static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -85,8 +88,14 @@ pub(crate) fn row_bytes(row: &Row<'_>) -> u64 {
     };
     let texts =
         length(row.event.text()) + length(row.event_type.database_text()) + length(row.name.unwrap_or(NOT_APPLICABLE));
+    // What is alive has a row more, which is taken back where it ends.
+    let (more, less) = match row.event {
+        Event::Malloc => (ALIVE, 0),
+        Event::Free => (0, ALIVE),
+        _ => (0, 0),
+    };
     // Header of twelve columns, of which a long one or two need a second byte; time, process, thread; device; address.
-    with_page_share(CELL + 15 + 8 + 3 + 3 + 3 + 18 + texts + attributes + stacks)
+    with_page_share(CELL + 15 + 8 + 3 + 3 + 3 + 18 + texts + attributes + stacks + more - less)
 }
 
 pub(crate) fn frame_bytes(row: &FrameRow<'_>) -> u64 {
@@ -109,7 +118,7 @@ fn with_page_share(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{Attribute, DeviceId, Event, EventType, Value, key};
+    use crate::rows::{Attribute, DeviceId, EventType, Value, key};
     use memscope_model::Pool;
 
     #[test]

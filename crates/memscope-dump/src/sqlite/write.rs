@@ -235,15 +235,16 @@ impl Consumer for Tables {
 }
 
 impl Tables {
-    /// The rows of the blocks that were never freed, so that nobody need look for the free of each.
-    fn write_alive(&self, rows: impl Iterator<Item = u64>) -> rusqlite::Result<()> {
+    /// The rows of the blocks that were never freed and their sizes, so that nobody need look for the free of each, nor read
+    /// its attributes.
+    fn write_alive(&self, rows: impl Iterator<Item = (u64, u64)>) -> rusqlite::Result<()> {
         let table = self.brand.alive_table();
         let transaction = self.connection.unchecked_transaction()?;
-        transaction.execute(&format!("CREATE TABLE {table} (\"ID\" INTEGER PRIMARY KEY)"), ())?;
+        transaction.execute(&format!("CREATE TABLE {table} (\"ID\" INTEGER PRIMARY KEY, \"Size\" INTEGER)"), ())?;
         {
-            let mut insertion = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1)"))?;
-            for row in rows {
-                insertion.execute([signed(row)])?;
+            let mut insertion = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1,?2)"))?;
+            for (row, size) in rows {
+                insertion.execute([signed(row), signed(size)])?;
             }
         }
         transaction.commit()
