@@ -59,6 +59,15 @@ fn the_old_name_has_its_own_table() {
 }
 
 #[test]
+fn no_files_are_none_but_the_configuration_and_the_observer_sees_all() {
+    let recording = two_blocks();
+    let (exported, seen) = recording.export(Format::NoFiles);
+    assert_eq!(exported.files, [recording.directory.join("config.json")]);
+    assert_eq!((exported.rows, seen.len(), exported.outcome.events), (0, 3, 3));
+    assert_eq!(names(&recording.directory), ["config.json", "spool"]);
+}
+
+#[test]
 fn a_second_export_replaces_the_first() {
     for format in [Format::Csv, Format::Db] {
         let recording = two_blocks();

@@ -5,8 +5,9 @@ use super::{ends, summary};
 use crate::keeper::Unrecorded;
 use crate::launch::RunRecord;
 use crate::printer::Printer;
-use crate::settings::{NpuSelection, Settings};
+use crate::settings::{Format, NpuSelection, Settings};
 use crate::signals::Interruption;
+use crate::usage_error::quoted;
 
 use crate::export::{ExportWishes, export_all, recorded_processes};
 
@@ -46,6 +47,13 @@ pub fn report_run(
     ends::fill_in(&mut batch.reports, Some(&run.end()));
     for line in summary::of_run(&batch, &run.output_dir) {
         printer.summary(&line);
+    }
+    if settings.data_format == Format::NoFiles {
+        printer.summary(&format_args!(
+            "no files, as --data-format=none says; write them later with: {} export {}",
+            settings.brand.name(),
+            quoted(&run.output_dir)
+        ));
     }
     let npu_seen = batch.reports.iter().any(|report| {
         report.outcome.kernels.launches > 0 || report.pools.iter().any(|pool| pool.device != Device::Cpu)
