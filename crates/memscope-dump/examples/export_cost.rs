@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = tempfile::tempdir()?;
     let directory = root.path().join("msmemscope_31_20251203091122_ascend");
     let mut spool = SpoolBuilder::new();
-    spool.config("c=50;py=50;dir=/tmp");
+    spool.config("c=50;py=50;cpu=1;npu=0;dir=/tmp");
     let lanes = [spool.lane(31), spool.lane(32)];
     for lane in lanes {
         spool.code(lane, 1, "/home/user/project/train.py", "Trainer.training_step", 10);
