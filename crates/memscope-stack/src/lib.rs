@@ -15,6 +15,7 @@
 pub mod c;
 pub mod python;
 mod sink;
+mod tables;
 pub mod tree;
 
 pub use sink::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition};

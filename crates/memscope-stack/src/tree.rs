@@ -10,6 +10,7 @@
 //!
 //! Both are anonymous memory of the lane's own, and bounded: when one is full all nodes are forgotten, and those that
 //! come again are defined again.
+use crate::tables::{Entry, Keyed, Lookup, Sets, Table, hash};
 use core::ptr::NonNull;
 
 /// The number of a node within its lane; 0 is "no stack".
@@ -46,21 +47,33 @@ pub enum Interned {
     Full,
 }
 
+/// A node, found by its parent and frame.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Entry {
+struct Child {
     key: FrameKey,
     parent: NodeId,
     /// `NONE` marks an empty entry.
     id: NodeId,
 }
 
-impl Entry {
-    const NONE: Entry = Entry { key: FrameKey(0), parent: NodeId::NONE, id: NodeId::NONE };
+// SAFETY: integers, and no child has the number 0.
+unsafe impl Entry for Child {}
 
+impl Keyed for Child {
+    fn is_none(&self) -> bool {
+        self.id == NodeId::NONE
+    }
+
+    fn hash(&self) -> u64 {
+        hash_of(self.parent, self.key)
+    }
+}
+
+impl Child {
     #[inline]
     fn is_of(&self, parent: NodeId, key: FrameKey) -> bool {
-        self.key == key && self.parent == parent && self.id != NodeId::NONE
+        self.key == key && self.parent == parent && !self.is_none()
     }
 }
 
@@ -68,48 +81,25 @@ impl Entry {
 /// of a large program (a million constructors, each from a place of its own) goes through more nodes than that, most of
 /// them once; what is in use afterwards is a fraction.
 const MOST_NODES: usize = 1 << 18;
-const FIRST_CHILDREN_BYTES: usize = MOST_NODES * size_of::<Entry>();
-
-/// Entries of the table of further children, at first (a page) and at most (4 MiB).
-const FIRST_CAPACITY: usize = 256;
-const LAST_CAPACITY: usize = 1 << 18;
-
-/// Further children in front of the large table.
-const RECENT: usize = 1 << RECENT_BITS;
-const RECENT_BITS: u32 = 11;
-/// So many of them as long as there are few, so that a short thread touches few pages.
-const FIRST_RECENT: usize = 64;
+const FIRST_CHILDREN_BYTES: usize = MOST_NODES * size_of::<Child>();
 
 /// Zeroed memory is an empty tree.
 pub struct Tree {
     /// By number of the parent less `forgotten`; nodes without parent are children of 0.
-    first_children: Option<NonNull<Entry>>,
-    further: Option<NonNull<Entry>>,
-    /// Number of entries of `further` less one; the number is a power of two.
-    mask: usize,
-    used: usize,
+    first_children: Option<NonNull<Child>>,
+    /// A page at first, 4 MiB at most.
+    further: Table<Child, 256, { 1 << 18 }>,
     last_id: u32,
     /// The last number given before the tree was last forgotten.
     forgotten: u32,
-    /// Which of the places below are in use besides the first ones.
-    further_recent: usize,
-    /// By hash; the newest of those that share a place.
-    recent: [Entry; RECENT],
+    /// Further children in front of the table.
+    recent: Sets<Child, 2048, 1, 64>,
 }
 
 impl Tree {
     /// An empty tree; takes memory with the first node.
     pub const fn new() -> Tree {
-        Tree {
-            first_children: None,
-            further: None,
-            mask: 0,
-            used: 0,
-            last_id: 0,
-            forgotten: 0,
-            further_recent: 0,
-            recent: [Entry::NONE; RECENT],
-        }
+        Tree { first_children: None, further: Table::new(), last_id: 0, forgotten: 0, recent: Sets::new() }
     }
 
     /// Finds or creates the child of `parent` for `key`.
@@ -120,14 +110,14 @@ impl Tree {
         {
             // SAFETY: `index_of` gives indices below MOST_NODES, which is what the array was mapped for; only this lane's
             // thread uses it.
-            let entry = unsafe { &*first_children.as_ptr().add(index) };
-            if entry.key == key && entry.id != NodeId::NONE {
-                return Interned::Known(entry.id);
+            let child = unsafe { &*first_children.as_ptr().add(index) };
+            if child.key == key && !child.is_none() {
+                return Interned::Known(child.id);
             }
         }
-        let hash = hash(parent, key);
-        match self.recent.get(self.recent_place(hash)) {
-            Some(entry) if entry.is_of(parent, key) => Interned::Known(entry.id),
+        let hash = hash_of(parent, key);
+        match self.recent.get(hash) {
+            Some([child]) if child.is_of(parent, key) => Interned::Known(child.id),
             _ => self.intern_further(parent, key, hash),
         }
     }
@@ -142,20 +132,10 @@ impl Tree {
         (index < MOST_NODES).then_some(index)
     }
 
-    /// The top bits: the large table goes by the low ones.
-    #[inline]
-    fn recent_place(&self, hash: u64) -> usize {
-        (hash >> (u64::BITS - RECENT_BITS)) as usize & self.recent_mask()
-    }
-
-    #[inline]
-    fn recent_mask(&self) -> usize {
-        self.further_recent | (FIRST_RECENT - 1)
-    }
-
     #[inline(never)]
     fn intern_further(&mut self, parent: NodeId, key: FrameKey, hash: u64) -> Interned {
-        if (self.last_id - self.forgotten) as usize + 1 >= MOST_NODES {
+        if (self.last_id - self.forgotten) as usize + 1 >= MOST_NODES || self.further.is_full() {
+            // The parent of the node at hand is forgotten too; its number still holds.
             self.forget();
         }
         if self.first_children.is_none() {
@@ -166,40 +146,24 @@ impl Tree {
             && let Some(index) = self.index_of(parent)
         {
             // SAFETY: as in `intern`.
-            let entry = unsafe { &mut *first_children.as_ptr().add(index) };
-            if entry.id == NodeId::NONE {
+            let child = unsafe { &mut *first_children.as_ptr().add(index) };
+            if child.is_none() {
                 self.last_id += 1;
-                *entry = Entry { key, parent, id: NodeId(self.last_id) };
-                return Interned::New(entry.id);
+                *child = Child { key, parent, id: NodeId(self.last_id) };
+                return Interned::New(child.id);
             }
         }
-        if self.used * 4 >= self.mask * 3 && !self.grow() {
-            return Interned::Full;
-        }
-        let Some(entries) = self.further else { return Interned::Full };
-        let mut at = hash as usize & self.mask;
-        let (found, is_new) = loop {
-            // SAFETY: `at` is masked to the table, which `grow` mapped whole; only this lane's thread uses it.
-            let entry = unsafe { &mut *entries.as_ptr().add(at) };
-            if entry.id == NodeId::NONE {
+        let (child, interned) = match self.further.entry(hash, |child| child.is_of(parent, key)) {
+            Some(Lookup::Found(child)) => (*child, Interned::Known(child.id)),
+            Some(Lookup::New(child)) => {
                 self.last_id += 1;
-                self.used += 1;
-                *entry = Entry { key, parent, id: NodeId(self.last_id) };
-                break (*entry, true);
+                *child = Child { key, parent, id: NodeId(self.last_id) };
+                (*child, Interned::New(child.id))
             }
-            if entry.is_of(parent, key) {
-                break (*entry, false);
-            }
-            at = (at + 1) & self.mask;
+            None => return Interned::Full,
         };
-        if self.used == FIRST_RECENT {
-            self.further_recent = RECENT - 1;
-        }
-        let place = self.recent_place(hash);
-        if let Some(place) = self.recent.get_mut(place) {
-            *place = found;
-        }
-        if is_new { Interned::New(found.id) } else { Interned::Known(found.id) }
+        self.recent.insert(hash, child);
+        interned
     }
 
     /// Forgets all nodes but not which numbers were given: after a library was unloaded, the same address may mean
@@ -210,53 +174,9 @@ impl Tree {
             // SAFETY: mapped by `intern_further` with this length; nothing refers to it any more.
             unsafe { memscope_sys::unmap_own(first_children.cast(), FIRST_CHILDREN_BYTES) };
         }
-        if let Some(entries) = self.further {
-            // SAFETY: the table is `mask + 1` entries long, and zero bytes are empty entries.
-            unsafe { entries.as_ptr().write_bytes(0, self.mask + 1) };
-        }
-        // Others were never written.
-        let used = self.recent_mask() + 1;
-        for entry in self.recent.iter_mut().take(used) {
-            *entry = Entry::NONE;
-        }
-        self.used = 0;
+        self.further.forget();
+        self.recent.forget();
         self.forgotten = self.last_id;
-    }
-
-    #[cold]
-    fn grow(&mut self) -> bool {
-        let capacity = if self.further.is_none() { FIRST_CAPACITY } else { (self.mask + 1) * 2 };
-        if capacity > LAST_CAPACITY {
-            // The parent of the node at hand is forgotten too; its number still holds.
-            self.forget();
-            return true;
-        }
-        let Ok(memory) = memscope_sys::map_own(capacity * size_of::<Entry>()) else {
-            // Probing needs one empty entry to end at; up to that the old table still serves.
-            return self.further.is_some() && self.used < self.mask;
-        };
-        let entries = memory.cast::<Entry>();
-        let mask = capacity - 1;
-        if let Some(old) = self.further {
-            for i in 0..=self.mask {
-                // SAFETY: both tables are mapped whole and indices stay below their capacities.
-                unsafe {
-                    let entry = *old.as_ptr().add(i);
-                    if entry.id != NodeId::NONE {
-                        let mut at = hash(entry.parent, entry.key) as usize & mask;
-                        while (*entries.as_ptr().add(at)).id != NodeId::NONE {
-                            at = (at + 1) & mask;
-                        }
-                        *entries.as_ptr().add(at) = entry;
-                    }
-                }
-            }
-            // SAFETY: the old table was mapped by an earlier `grow` and nothing refers to it any more.
-            unsafe { memscope_sys::unmap_own(old.cast(), (self.mask + 1) * size_of::<Entry>()) };
-        }
-        self.further = Some(entries);
-        self.mask = mask;
-        true
     }
 }
 
@@ -267,9 +187,8 @@ impl Default for Tree {
 }
 
 #[inline]
-fn hash(parent: NodeId, key: FrameKey) -> u64 {
-    let mixed = (key.0 ^ (u64::from(parent.0) << 20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ (mixed >> 29)
+fn hash_of(parent: NodeId, key: FrameKey) -> u64 {
+    hash(key.0 ^ (u64::from(parent.0) << 20))
 }
 
 #[cfg(test)]
@@ -314,7 +233,6 @@ mod tests {
                 let parent = if chain { NodeId(number as u32 - 1) } else { NodeId::NONE };
                 assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::New(NodeId(number as u32)));
             }
-            assert!(tree.mask < LAST_CAPACITY);
             let parent = if chain { NodeId(nodes as u32 - 1) } else { NodeId::NONE };
             assert_eq!(tree.intern(parent, FrameKey::c(nodes)), Interned::Known(NodeId(nodes as u32)));
             assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(nodes as u32 + 1)));

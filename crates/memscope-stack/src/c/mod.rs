@@ -1,8 +1,8 @@
 //! Native frames: the calling thread's own stack, without frame pointers, without symbols, without allocation.
 //!
 //! Four things make it cheap. Unwind tables are interpreted once per return address (`cfi`) and kept as one word in
-//! a process-wide cache (`rows`). Only frames that changed since the lane's last stack are unwound, the others are
-//! compared (`remembered`, which also says why that is sound). Stacks are nodes of the lane's prefix tree, so only
+//! a process-wide cache (`row_table`). Only frames that changed since the lane's last stack are unwound, the others are
+//! compared (`last_stack`, which also says why that is sound). Stacks are nodes of the lane's prefix tree, so only
 //! changed frames are looked up in it. Changed frames that came before are not even unwound or looked up but compared
 //! too (`chains`).
 //!
@@ -12,15 +12,20 @@
 mod arch;
 #[cfg(target_arch = "x86_64")]
 mod cfi;
+mod chain_cells;
 mod chains;
+mod last_stack;
 mod loader;
 mod maps;
 mod memory;
 mod modules;
-mod objects;
-mod remembered;
 #[cfg(target_arch = "x86_64")]
-mod rows;
+mod near_rows;
+mod objects;
+#[cfg(target_arch = "x86_64")]
+mod row;
+#[cfg(target_arch = "x86_64")]
+mod row_table;
 mod search;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
@@ -28,11 +33,12 @@ mod tests;
 use crate::tree::{FrameKey, Interned, Tree};
 use crate::{DefinitionSink, Frame as FrameDefinition, NodeId};
 use arch::{Frame, NearRows, Rule, Step};
-use chains::{Chain, Chains, Key};
+use chain_cells::Position;
+use chains::{Chain, ChainKey, Chains};
 use core::sync::atomic::{AtomicU64, Ordering};
+use last_stack::{LastStack, UnwoundFrame};
 use memory::StackMemory;
 use modules::Modules;
-use remembered::{Fresh, Remembered};
 pub use search::{Search, find_frame};
 
 /// Most frames a capture can be asked for.
@@ -98,7 +104,7 @@ fn begin_epoch(before: u64) -> u32 {
 
 /// Captures the native stacks of one thread at a time. Zeroed memory is a valid empty one.
 pub struct CStack {
-    remembered: Remembered,
+    last: LastStack,
     memory: StackMemory,
     modules: Modules,
     near_rows: NearRows,
@@ -108,7 +114,7 @@ pub struct CStack {
     /// How many stacks in a row were not those to be expected.
     unforeseen: usize,
     /// Frames of the capture under way, innermost first.
-    fresh: [Fresh; MAX_UNWOUND],
+    unwound: [UnwoundFrame; MAX_UNWOUND],
     /// Captures that were chains.
     #[cfg(test)]
     followed: usize,
@@ -117,14 +123,13 @@ pub struct CStack {
 /// A chain that is on top of the remembered frames, but not put there yet: mostly the next stack is a chain too, on one of
 /// the frames further out, and nobody asks for the frames of this one.
 struct Pending {
-    /// 0 for none.
-    position: u32,
+    position: Position,
     slot: usize,
     return_address: usize,
 }
 
 impl Pending {
-    const NONE: Pending = Pending { position: 0, slot: 0, return_address: 0 };
+    const NONE: Pending = Pending { position: Position::NONE, slot: 0, return_address: 0 };
 }
 
 impl Default for CStack {
@@ -135,16 +140,16 @@ impl Default for CStack {
 
 impl CStack {
     pub const fn new() -> CStack {
-        let fresh = Fresh { slot: 0, return_address: 0, fp: 0, rule: Rule::NONE };
+        let unwound = UnwoundFrame { slot: 0, return_address: 0, fp: 0, rule: Rule::NONE };
         CStack {
-            remembered: Remembered::new(),
+            last: LastStack::new(),
             memory: StackMemory::new(),
             modules: Modules::new(),
             near_rows: NearRows::new(),
             chains: Chains::new(),
             pending: Pending::NONE,
             unforeseen: 0,
-            fresh: [fresh; MAX_UNWOUND],
+            unwound: [unwound; MAX_UNWOUND],
             #[cfg(test)]
             followed: 0,
         }
@@ -173,7 +178,7 @@ impl CStack {
     /// Drops the last stack only: the next capture unwinds every frame.
     pub fn forget_last(&mut self) {
         self.pending = Pending::NONE;
-        self.remembered.forget();
+        self.last.forget();
     }
 
     /// The node of the innermost frame, `NONE` if nothing could be unwound. The `depth` innermost frames (1 to
@@ -198,17 +203,17 @@ impl CStack {
             self.forget_stack();
         }
         let Some(frame) = arch::entry(sp, fp, &mut self.memory) else { return NodeId::NONE };
-        if self.pending.position != 0 {
+        if self.pending.position != Position::NONE {
             if frame.slot == self.pending.slot
                 && frame.return_address == self.pending.return_address
                 && let Some(node) = self.follow_again(&frame, depth)
             {
                 return node;
             }
-        } else if self.remembered.ends_with(&frame) {
-            let innermost = self.remembered.len() - 1;
+        } else if self.last.ends_with(&frame) {
+            let innermost = self.last.len() - 1;
             if self.is_proven(innermost, depth) {
-                return self.remembered.node(innermost);
+                return self.last.node(innermost);
             }
         }
         match self.follow_next(&frame, depth) {
@@ -219,13 +224,13 @@ impl CStack {
 
     #[inline(always)]
     fn is_proven(&self, index: usize, depth: usize) -> bool {
-        is_proven(&self.remembered, index, depth)
+        is_proven(&self.last, index, depth)
     }
 
     /// Puts the pending chain on the remembered frames.
     #[inline(never)]
     fn settle(&mut self) {
-        put_pending(&mut self.pending, &self.chains, &mut self.remembered);
+        put_pending(&mut self.pending, &self.chains, &mut self.last);
     }
 
     /// The stack if what is new of it is a chain that was kept: one of those to be expected.
@@ -239,7 +244,7 @@ impl CStack {
         }
         let chain = self.chains.next(first)?;
         let (node, position) = (chain.node(), chain.position());
-        if !follow(&chain, &mut self.pending, &self.chains, &mut self.remembered, depth) {
+        if !follow(&chain, &mut self.pending, &self.chains, &mut self.last, depth) {
             return None;
         }
         self.unforeseen = 0;
@@ -253,7 +258,7 @@ impl CStack {
     fn follow_again(&mut self, first: &Frame, depth: usize) -> Option<NodeId> {
         let chain = self.chains.compare(self.pending.position, first).ok()?;
         let node = chain.node();
-        if !follow(&chain, &mut self.pending, &self.chains, &mut self.remembered, depth) {
+        if !follow(&chain, &mut self.pending, &self.chains, &mut self.last, depth) {
             return None;
         }
         self.settle();
@@ -262,14 +267,14 @@ impl CStack {
 
     /// The same for that of a key, which becomes the key by which to keep what is none.
     #[inline]
-    fn follow_key(&mut self, first: &Frame, key: &mut Key, depth: usize) -> Option<NodeId> {
+    fn follow_key(&mut self, first: &Frame, key: &mut ChainKey, depth: usize) -> Option<NodeId> {
         /// Chains are told apart by so many differences beyond their innermost frames.
         const MOST_DIFFERENCES: usize = 3;
         for _ in 0..=MOST_DIFFERENCES {
             match self.chains.find(*key, first) {
                 Ok(chain) => {
                     let (node, position) = (chain.node(), chain.position());
-                    if !follow(&chain, &mut self.pending, &self.chains, &mut self.remembered, depth) {
+                    if !follow(&chain, &mut self.pending, &self.chains, &mut self.last, depth) {
                         return None;
                     }
                     self.followed(position, first);
@@ -283,7 +288,7 @@ impl CStack {
     }
 
     #[inline(always)]
-    fn followed(&mut self, position: u32, first: &Frame) {
+    fn followed(&mut self, position: Position, first: &Frame) {
         #[cfg(test)]
         {
             self.followed += 1;
@@ -306,10 +311,10 @@ impl CStack {
         {
             self.settle();
         }
-        if let Some(index) = self.remembered.find(first)
+        if let Some(index) = self.last.find(first)
             && self.is_proven(index, depth)
         {
-            return self.remembered.node(index);
+            return self.last.node(index);
         }
         let mut key = self.key(first);
         // A signal among the frames of the key may have led to another stack.
@@ -324,12 +329,12 @@ impl CStack {
 
     /// Unwinds the innermost frames to look a chain up by.
     #[inline]
-    fn key(&mut self, first: &Frame) -> Key {
+    fn key(&mut self, first: &Frame) -> ChainKey {
         let Frame { slot, return_address, sp, fp } = *first;
         let mut frame = Frame { slot, return_address, sp, fp };
-        let mut key = Key::new(first);
+        let mut key = ChainKey::new(first);
         let epoch = unload_epoch();
-        for _ in 1..Key::FRAMES {
+        for _ in 1..ChainKey::FRAMES {
             let (step, _, outer) = arch::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
             if step != Step::Outer {
                 break;
@@ -345,7 +350,7 @@ impl CStack {
     fn unwind<S: DefinitionSink>(
         &mut self,
         first: &Frame,
-        key: Key,
+        key: ChainKey,
         depth: usize,
         tree: &mut Tree,
         sink: &mut S,
@@ -369,26 +374,26 @@ impl CStack {
             // A single frame that is as it was, below others than before, is not worth the proof.
             if !crosses_signal
                 && frame.slot > tried
-                && let Some(index) = self.remembered.find_outwards(&frame)
-                && self.remembered.goes_on_as_before(index)
+                && let Some(index) = self.last.find_outwards(&frame)
+                && self.last.goes_on_as_before(index)
             {
                 let wanted = depth.saturating_sub(count).max(1);
                 if self.is_proven(index, wanted) {
                     base = index + 1;
                     break;
                 }
-                tried = self.remembered.slot(self.remembered.last_proven(index));
+                tried = self.last.slot(self.last.last_proven(index));
             }
-            let mut fresh =
-                Fresh { slot: frame.slot, return_address: frame.return_address, fp: frame.fp, rule: Rule::NONE };
+            let mut unwound =
+                UnwoundFrame { slot: frame.slot, return_address: frame.return_address, fp: frame.fp, rule: Rule::NONE };
             if crosses_signal && frame.is_interrupted() {
                 // Stopped at an instruction, not behind a call: one higher, as behind a call of one byte, so that readers
                 // may treat all frames alike.
-                fresh.return_address += 1;
+                unwound.return_address += 1;
             }
             (end, rule, frame) = arch::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
-            fresh.rule = rule;
-            count = self.push_fresh(fresh, count);
+            unwound.rule = rule;
+            count = self.push_unwound(unwound, count);
             if end != Step::Outer {
                 if end != Step::Interrupted {
                     break;
@@ -399,40 +404,39 @@ impl CStack {
         let node = self.intern(base, count, tree, sink);
         if crosses_signal || node == NodeId::NONE {
             // Frames outside a signal may lie on another stack, in no order: not worth remembering.
-            self.remembered.forget();
+            self.last.forget();
         } else if base == 0 && matches!(end, Step::End | Step::Unknown) {
-            self.remembered.set_complete();
+            self.last.set_complete();
         } else if base == 0 && arch::code_address(frame.return_address) < LOWEST_CODE {
-            self.remembered.set_complete_at(frame.slot, frame.return_address, rule);
+            self.last.set_complete_at(frame.slot, frame.return_address, rule);
         } else if base > 0 {
-            self.chains.note(key, count, &self.remembered);
+            self.chains.note(key, count, &self.last);
         }
         node
     }
 
     #[inline]
-    fn push_fresh(&mut self, fresh: Fresh, count: usize) -> usize {
-        match self.fresh.get_mut(count) {
+    fn push_unwound(&mut self, frame: UnwoundFrame, count: usize) -> usize {
+        match self.unwound.get_mut(count) {
             Some(place) => {
-                *place = fresh;
+                *place = frame;
                 count + 1
             }
             None => count,
         }
     }
 
-    /// Puts the `count` fresh frames on top of the `base` outermost remembered ones, giving them nodes from the
+    /// Puts the `count` unwound frames on top of the `base` outermost remembered ones, giving them nodes from the
     /// outermost inwards.
     #[inline]
     fn intern<S: DefinitionSink>(&mut self, base: usize, count: usize, tree: &mut Tree, sink: &mut S) -> NodeId {
-        let base = self.remembered.reserve(base, count);
-        let mut rebuild = self.remembered.rebuild(base);
-        for fresh in self.fresh.get(..count).unwrap_or_default().iter().rev() {
-            let node = match rebuild.unchanged_node(&self.remembered, fresh.return_address) {
+        let mut rebuild = self.last.rebuild(base, count);
+        for frame in self.unwound.get(..count).unwrap_or_default().iter().rev() {
+            let node = match rebuild.unchanged_node(frame.return_address) {
                 Some(node) => node,
                 None => {
                     let parent = rebuild.parent();
-                    let address = arch::code_address(fresh.return_address);
+                    let address = arch::code_address(frame.return_address);
                     match tree.intern(parent, FrameKey::c(address)) {
                         Interned::Known(node) => node,
                         Interned::New(node) => {
@@ -443,40 +447,40 @@ impl CStack {
                     }
                 }
             };
-            rebuild.push(&mut self.remembered, fresh, node);
+            rebuild.push(frame, node);
         }
-        rebuild.finish(&mut self.remembered)
+        rebuild.finish()
     }
 }
 
-/// Whether the `depth` frames outwards from `index`, or all there are, are still what is remembered.
+/// Whether the `depth` frames outwards from `index`, or all there are, are still what they were.
 #[inline(never)]
-fn is_proven(remembered: &Remembered, index: usize, depth: usize) -> bool {
+fn is_proven(last: &LastStack, index: usize, depth: usize) -> bool {
     let outermost = (index + 1).saturating_sub(depth);
-    let goes_on = || index + 1 >= depth || remembered.is_complete() && remembered.ends_as_before();
-    remembered.verify(index, outermost) && goes_on()
+    let goes_on = || index + 1 >= depth || last.is_complete() && last.ends_as_before();
+    last.verify(index, outermost) && goes_on()
 }
 
-/// Whether the stack goes on outwards from `chain`, which is on it, with frames that are remembered. Those further in are
+/// Whether the stack goes on outwards from `chain`, which is on it, with frames of the last stack. Those further in are
 /// forgotten then.
 #[inline(always)]
-fn follow(chain: &Chain, pending: &mut Pending, chains: &Chains, remembered: &mut Remembered, depth: usize) -> bool {
+fn follow(chain: &Chain, pending: &mut Pending, chains: &Chains, last: &mut LastStack, depth: usize) -> bool {
     let (joint, index) = chain.joint();
-    if index >= remembered.len() {
-        put_pending(pending, chains, remembered);
+    if index >= last.len() {
+        put_pending(pending, chains, last);
     }
     let wanted = depth.saturating_sub(chain.len()).max(1);
-    let goes_on = remembered.has(&joint, index) && is_proven(remembered, index, wanted);
+    let goes_on = last.has(&joint, index) && is_proven(last, index, wanted);
     if goes_on {
-        remembered.truncate(index + 1);
+        last.truncate(index + 1);
     }
     goes_on
 }
 
 #[inline(never)]
-fn put_pending(pending: &mut Pending, chains: &Chains, remembered: &mut Remembered) {
+fn put_pending(pending: &mut Pending, chains: &Chains, last: &mut LastStack) {
     if let Some(chain) = chains.at(pending.position) {
-        chain.put_on(remembered.len(), remembered);
+        chain.put_on(last.len(), last);
     }
     *pending = Pending::NONE;
 }

@@ -2,9 +2,10 @@
 use super::super::cfi::{Found, Registers, Tables};
 use super::super::memory::StackMemory;
 use super::super::modules::Modules;
+pub(in super::super) use super::super::near_rows::NearRows;
 use super::super::objects::{self, Module};
-pub(in super::super) use super::super::rows::NearRows;
-use super::super::rows::{self, Key, Row, SavedFp};
+use super::super::row::{Row, SavedFp};
+use super::super::row_table::{self, RowKey};
 use super::{Frame, Step};
 
 const WORD: usize = 8;
@@ -45,8 +46,8 @@ pub(in super::super) fn step(
 
 /// The same for a walk that belongs to no lane: the process's rows are all it has, and it keeps nothing.
 pub(in super::super) fn step_alone(frame: Frame, memory: &mut StackMemory, epoch: u32) -> (Step, Frame) {
-    let key = Key::new(frame.return_address, frame.is_interrupted(), epoch);
-    let row = match key.and_then(rows::find) {
+    let key = RowKey::new(frame.return_address, frame.is_interrupted(), epoch);
+    let row = match key.and_then(row_table::find) {
         Some(row) => row,
         None => row_of(frame.return_address, frame.is_interrupted(), key, objects::loaded_object_at),
     };
@@ -91,7 +92,7 @@ pub(in super::super) fn prefetch(address: *const i8) {
 }
 
 pub(in super::super) fn epoch_begins(epoch: u32) {
-    rows::epoch_begins(epoch);
+    row_table::epoch_begins(epoch);
 }
 
 #[cold]
@@ -205,8 +206,8 @@ impl Rule {
 #[cold]
 #[inline(never)]
 fn far_row(return_address: usize, is_interrupted: bool, epoch: u32, modules: &mut Modules, near: &mut NearRows) -> Row {
-    let key = Key::new(return_address, is_interrupted, epoch);
-    let row = match key.and_then(rows::find) {
+    let key = RowKey::new(return_address, is_interrupted, epoch);
+    let row = match key.and_then(row_table::find) {
         Some(row) => row,
         None => row_of(return_address, is_interrupted, key, |pc| modules.at(pc).copied()),
     };
@@ -222,7 +223,7 @@ fn far_row(return_address: usize, is_interrupted: bool, epoch: u32, modules: &mu
 fn row_of(
     return_address: usize,
     is_interrupted: bool,
-    key: Option<Key>,
+    key: Option<RowKey>,
     module_at: impl FnOnce(usize) -> Option<Module>,
 ) -> Row {
     // A return address may be the first byte of the next function; the call it belongs to is not.
@@ -247,7 +248,7 @@ fn row_of(
         }
     };
     if let Some(key) = key {
-        rows::insert(key, row);
+        row_table::insert(key, row);
     }
     row
 }
