@@ -4,12 +4,12 @@
 //! after [`Tree::forget`]. Most nodes have one child, and a stack's nodes were made one after the other: so the first
 //! child of a node is kept in an array indexed by the node's number, and looking a stack up runs through neighbouring
 //! memory (a hash table alone misses the cache at each frame; measured in torch, that was half the cost of a stack).
-//! Further children are in an open-addressing table, doubled when three quarters full; those asked for lately are also in a
-//! small one in front of it, because a program's start leaves a table of megabytes of which its loop then uses a
-//! thousand entries, each in a cache line and a page of its own.
+//! Further children are in a hash table; those asked for lately are also in a small one in front of it, because a program's
+//! start leaves a table of megabytes of which its loop then uses a thousand entries, each in a cache line and a page of its
+//! own.
 //!
-//! Both are anonymous memory of the lane's own, and bounded: when one is full all nodes are forgotten, and those that
-//! come again are defined again.
+//! Both are anonymous memory of the lane's own, and bounded: when there are many nodes the tree is no longer
+//! [usable](Tree::is_usable_in). All nodes are to be forgotten then, and those that come again are defined again.
 use crate::tables::{Entry, Keyed, Lookup, Sets, Table, hash};
 use core::ptr::NonNull;
 
@@ -49,7 +49,7 @@ pub enum Interned {
 
 /// A node, found by its parent and frame.
 #[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, align(16))]
 struct Child {
     key: FrameKey,
     parent: NodeId,
@@ -77,29 +77,52 @@ impl Child {
     }
 }
 
-/// Nodes between two forgettings, and bytes of the array of first children, of which only touched pages exist. The start
-/// of a large program (a million constructors, each from a place of its own) goes through more nodes than that, most of
-/// them once; what is in use afterwards is a fraction.
+/// Nodes between two forgettings, and bytes of the array of first children, of which only touched pages exist. The start of a large
+/// program (a million constructors, each from a place of its own) goes through more nodes than that, most of them once; what
+/// is in use afterwards is a fraction.
 const MOST_NODES: usize = 1 << 18;
 const FIRST_CHILDREN_BYTES: usize = MOST_NODES * size_of::<Child>();
+/// More than a C stack and a Python stack can have together.
+const ROOM_FOR_A_CAPTURE: usize = 8192;
 
-/// Zeroed memory is an empty tree.
+/// Zeroed memory is an empty tree of epoch 0.
+#[repr(C)]
 pub struct Tree {
+    /// The unload epoch that the nodes are of; [`NO_EPOCH`] if it is full. First, next to what an event looks at anyway.
+    usable_in: u32,
+    last_id: u32,
+    /// The last number given before the tree was last forgotten.
+    forgotten: u32,
     /// By number of the parent less `forgotten`; nodes without parent are children of 0.
     first_children: Option<NonNull<Child>>,
     /// A page at first, 4 MiB at most.
     further: Table<Child, 256, { 1 << 18 }>,
-    last_id: u32,
-    /// The last number given before the tree was last forgotten.
-    forgotten: u32,
     /// Further children in front of the table.
     recent: Sets<Child, 2048, 1, 64>,
 }
 
+/// No epoch has this number.
+pub const NO_EPOCH: u32 = u32::MAX;
+
 impl Tree {
     /// An empty tree; takes memory with the first node.
     pub const fn new() -> Tree {
-        Tree { first_children: None, further: Table::new(), last_id: 0, forgotten: 0, recent: Sets::new() }
+        Tree {
+            first_children: None,
+            further: Table::new(),
+            last_id: 0,
+            forgotten: 0,
+            usable_in: 0,
+            recent: Sets::new(),
+        }
+    }
+
+    /// Whether its nodes may be referred to in that unload epoch, and there is room for those of another capture. If not, it
+    /// is to be forgotten, and so is every node that is kept elsewhere (`CStack::forget_nodes`, `PythonStack::forget_nodes`).
+    /// Without that it goes on, but may define again what it has.
+    #[inline]
+    pub fn is_usable_in(&self, epoch: u32) -> bool {
+        self.usable_in == epoch
     }
 
     /// Finds or creates the child of `parent` for `key`.
@@ -134,10 +157,7 @@ impl Tree {
 
     #[inline(never)]
     fn intern_further(&mut self, parent: NodeId, key: FrameKey, hash: u64) -> Interned {
-        if (self.last_id - self.forgotten) as usize + 1 >= MOST_NODES || self.further.is_full() {
-            // The parent of the node at hand is forgotten too; its number still holds.
-            self.forget();
-        }
+        let new = Child { key, parent, id: NodeId(self.last_id + 1) };
         if self.first_children.is_none() {
             let Ok(memory) = memscope_sys::map_own(FIRST_CHILDREN_BYTES) else { return Interned::Full };
             self.first_children = Some(memory.cast());
@@ -148,28 +168,34 @@ impl Tree {
             // SAFETY: as in `intern`.
             let child = unsafe { &mut *first_children.as_ptr().add(index) };
             if child.is_none() {
-                self.last_id += 1;
-                *child = Child { key, parent, id: NodeId(self.last_id) };
-                return Interned::New(child.id);
+                *child = new;
+                return self.created(new.id);
             }
         }
-        let (child, interned) = match self.further.entry(hash, |child| child.is_of(parent, key)) {
-            Some(Lookup::Found(child)) => (*child, Interned::Known(child.id)),
+        let child = match self.further.entry(hash, |child| child.is_of(parent, key)) {
+            Some(Lookup::Found(child)) => *child,
             Some(Lookup::New(child)) => {
-                self.last_id += 1;
-                *child = Child { key, parent, id: NodeId(self.last_id) };
-                (*child, Interned::New(child.id))
+                *child = new;
+                new
             }
             None => return Interned::Full,
         };
         self.recent.insert(hash, child);
-        interned
+        if child.id == new.id { self.created(new.id) } else { Interned::Known(child.id) }
     }
 
-    /// Forgets all nodes but not which numbers were given: after a library was unloaded, the same address may mean
-    /// another function.
+    fn created(&mut self, id: NodeId) -> Interned {
+        self.last_id = id.0;
+        if (id.0 - self.forgotten) as usize > MOST_NODES - ROOM_FOR_A_CAPTURE {
+            self.usable_in = NO_EPOCH;
+        }
+        Interned::New(id)
+    }
+
+    /// Forgets all nodes but not which numbers were given, and is usable in `epoch`: after a library was unloaded, the same
+    /// address may mean another function.
     #[cold]
-    pub fn forget(&mut self) {
+    pub fn forget(&mut self, epoch: u32) {
         if let Some(first_children) = self.first_children.take() {
             // SAFETY: mapped by `intern_further` with this length; nothing refers to it any more.
             unsafe { memscope_sys::unmap_own(first_children.cast(), FIRST_CHILDREN_BYTES) };
@@ -177,6 +203,7 @@ impl Tree {
         self.further.forget();
         self.recent.forget();
         self.forgotten = self.last_id;
+        self.usable_in = epoch;
     }
 }
 
@@ -224,26 +251,45 @@ mod tests {
     }
 
     #[test]
-    fn a_full_tree_begins_anew_and_goes_on_counting() {
+    fn a_tree_that_is_nearly_full_says_so_and_goes_on_counting_once_forgotten() {
         // A bush, all further children of one parent, and a chain, all first children.
-        for chain in [false, true] {
+        for is_chain in [false, true] {
             let mut tree = Box::new(Tree::new());
-            let nodes = 3 * MOST_NODES;
-            for number in 1..=nodes {
-                let parent = if chain { NodeId(number as u32 - 1) } else { NodeId::NONE };
-                assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::New(NodeId(number as u32)));
+            let (mut parent, mut nodes, mut forgotten) = (NodeId::NONE, 0, 0);
+            for number in 1..=3 * MOST_NODES {
+                if !tree.is_usable_in(0) {
+                    assert_eq!(nodes, MOST_NODES - ROOM_FOR_A_CAPTURE + 1);
+                    tree.forget(0);
+                    (parent, nodes, forgotten) = (NodeId::NONE, 0, forgotten + 1);
+                }
+                let id = NodeId(number as u32);
+                assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::New(id));
+                assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::Known(id));
+                parent = if is_chain { id } else { NodeId::NONE };
+                nodes += 1;
             }
-            let parent = if chain { NodeId(nodes as u32 - 1) } else { NodeId::NONE };
-            assert_eq!(tree.intern(parent, FrameKey::c(nodes)), Interned::Known(NodeId(nodes as u32)));
-            assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(nodes as u32 + 1)));
+            assert!(forgotten >= 3);
         }
     }
 
     #[test]
-    fn forgotten_nodes_get_new_numbers() {
+    fn a_full_tree_that_nobody_forgets_goes_on_counting() {
+        for is_chain in [false, true] {
+            let mut tree = Box::new(Tree::new());
+            for number in 1..=3 * MOST_NODES {
+                let parent = if is_chain { NodeId(number as u32 - 1) } else { NodeId::NONE };
+                assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::New(NodeId(number as u32)));
+            }
+        }
+    }
+
+    #[test]
+    fn forgotten_nodes_get_new_numbers_in_the_epoch_at_hand() {
         let mut tree = Box::new(Tree::new());
         assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(1)));
-        tree.forget();
+        assert!(tree.is_usable_in(0) && !tree.is_usable_in(7));
+        tree.forget(7);
+        assert!(tree.is_usable_in(7) && !tree.is_usable_in(0));
         assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(2)));
     }
 }

@@ -6,9 +6,40 @@
 //! changed frames are looked up in it. Changed frames that came before are not even unwound or looked up but compared
 //! too (`chains`).
 //!
-//! The caller's duties: one [`CStack`] per lane; [`library_unloaded`] after every `dlclose` that may have unmapped
-//! something, unless [`notices_unloads`]; [`CStack::forget`] together with `Tree::forget` when [`unload_epoch`] differs from what it was at the
-//! lane's last capture; [`CStack::change_thread`] when another thread takes over the lane.
+//! # What is kept, and when it is forgotten
+//!
+//! | | holds | library unloaded, start over | tree full | other thread | other stack | signal crossed | fork |
+//! |---|---|---|---|---|---|---|---|
+//! | last stack, pending chain | words of the stack, nodes | forgotten | forgotten | forgotten | forgotten | forgotten | – |
+//! | chains | words of the stack, nodes | forgotten | forgotten | forgotten | forgotten | | – |
+//! | stack memory | what is readable | forgotten | | forgotten | begins anew | may begin anew | – |
+//! | near rows | address → row | forgotten | | | | | – |
+//! | modules | addresses, numbers in the spool | forgotten | | | | | – |
+//! | rows of the process | address, epoch → row | not found any more | | | | | kept |
+//! | tree | frames → nodes | forgotten | forgotten | | | | – |
+//! | Python frames | frames, nodes | forgotten | nodes | | | | – |
+//! | Python code | addresses, numbers in the spool | forgotten | | | | | – |
+//!
+//! * *Library unloaded*: the same address may mean another function. Noticed by the epoch at the next capture; one that
+//!   finds a module gone in its midst begins an epoch itself, and asks for its modules anew. *Start over* are those cases in which
+//!   it is not known what a lane has: a jump out of the recorder ([`find_frame`] tells), a definition that was lost.
+//! * *Tree full*: what keeps nodes forgets them, so that no node from before is ever referred to again.
+//! * *Other thread*: another thread has the lane. Its stack is elsewhere, and may even have the same addresses.
+//! * *Other stack*: the stack pointer is not near what is known to be readable (coroutines, alternate signal stacks); what
+//!   was remembered may be unmapped.
+//! * *Signal crossed*: frames outside a handler are unwound but lie in no order, so that they are not remembered.
+//! * *Fork*: a child's lanes are new (–), but the process's rows are of code that it has as well.
+//! * A jump (`longjmp`, an exception) is no event: whatever is remembered is compared before it is believed.
+//!
+//! Each column that asks for anything is one function, of [`CStack`] and of who owns tree and Python stack as well:
+//! [`CStack::forget`], [`CStack::forget_nodes`], [`CStack::change_thread`] and `leave_stack`.
+//!
+//! # The caller's duties
+//!
+//! One [`CStack`] per lane; [`library_unloaded`] after every `dlclose` that may have unmapped something, unless
+//! [`notices_unloads`]; [`CStack::forget`] together with `Tree::forget` when [`unload_epoch`] differs from what it was at the
+//! lane's last capture; [`CStack::forget_nodes`] with `Tree::forget` when the tree is full; [`CStack::change_thread`] when
+//! another thread takes over the lane.
 mod arch;
 #[cfg(target_arch = "x86_64")]
 mod cfi;
@@ -30,7 +61,7 @@ mod search;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 
-use crate::tree::{FrameKey, Interned, Tree};
+use crate::tree::{FrameKey, Interned, NO_EPOCH, Tree};
 use crate::{DefinitionSink, Frame as FrameDefinition, NodeId};
 use arch::{Frame, NearRows, Rule, Step};
 use chain_cells::Position;
@@ -90,7 +121,7 @@ fn begin_epoch(before: u64) -> u32 {
     let mut before = before;
     loop {
         let counted = loader::unloads();
-        let next = (before as u32).wrapping_add(1);
+        let next = (before as u32 + 1) % NO_EPOCH;
         arch::epoch_begins(next);
         let begun = u64::from(counted) << COUNTED_SHIFT | u64::from(next);
         match EPOCH.compare_exchange(before, begun, Ordering::AcqRel, Ordering::Acquire) {
@@ -155,27 +186,32 @@ impl CStack {
         }
     }
 
-    /// Drops all that was learnt: the last stack, what is readable, which modules the spool knows.
+    /// A library was unloaded, or it is not known what the lane has: forgets all that was learnt.
     pub fn forget(&mut self) {
-        self.forget_stack();
-        self.memory.forget();
+        self.change_thread();
         self.modules.forget();
         self.near_rows.forget();
     }
 
-    /// Drops what was learnt about the stack of the thread that had the lane; modules are the process's and stay.
+    /// Another thread has the lane: forgets what was learnt about the stack. Modules and rows are the process's and stay.
     pub fn change_thread(&mut self) {
-        self.forget_stack();
+        self.leave_stack();
         self.memory.forget();
     }
 
-    /// Drops what may not be read any more.
-    fn forget_stack(&mut self) {
+    /// The tree was forgotten: so are the nodes here.
+    pub fn forget_nodes(&mut self) {
         self.forget_last();
         self.chains.forget();
     }
 
-    /// Drops the last stack only: the next capture unwinds every frame.
+    /// The thread runs on another stack: what is remembered may not be read any more. `memory` knows.
+    fn leave_stack(&mut self) {
+        self.forget_last();
+        self.chains.forget();
+    }
+
+    /// Forgets the last stack only: the next capture unwinds every frame.
     pub fn forget_last(&mut self) {
         self.pending = Pending::NONE;
         self.last.forget();
@@ -200,7 +236,7 @@ impl CStack {
     ) -> NodeId {
         let depth = depth.clamp(1, MAX_DEPTH);
         if !self.memory.enter(sp) {
-            self.forget_stack();
+            self.leave_stack();
         }
         let Some(frame) = arch::entry(sp, fp, &mut self.memory) else { return NodeId::NONE };
         if self.pending.position != Position::NONE {
@@ -319,7 +355,7 @@ impl CStack {
         let mut key = self.key(first);
         // A signal among the frames of the key may have led to another stack.
         if !self.memory.enter(first.slot) {
-            self.forget_stack();
+            self.leave_stack();
         }
         match self.follow_key(first, &mut key, depth) {
             Some(node) => node,

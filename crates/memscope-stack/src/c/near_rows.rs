@@ -4,6 +4,7 @@ use super::row::Row;
 use crate::tables::{Entry, Sets, hash};
 
 /// Rows by return address, in the unload epoch at hand. Zeroed memory is empty; each set is a cache line.
+#[repr(C, align(64))]
 pub(super) struct NearRows(Sets<NearRow, 512, 4, 24>);
 
 #[derive(Clone, Copy)]
