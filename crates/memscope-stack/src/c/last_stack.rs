@@ -5,8 +5,8 @@
 //! Going outwards, frame `i + 1` is followed by frame `i` (the outermost is 0). For a return address the unwind row is
 //! fixed (within an unload epoch, after which everything is forgotten), so where frame `i`'s return address lies
 //! depends only on frame `i + 1`'s slot, return address, its frame pointer if the row is based on that
-//! ([`Rule::uses_fp`]), and one word of memory if the row reads its CFA from there ([`Rule::slot_word`]). Frame `i`'s
-//! frame pointer is that of `i + 1` or the contents of [`Rule::fp_word`]. So each remembered pair of neighbours states
+//! ([`UnwindRule::uses_fp`]), and one word of memory if the row reads its CFA from there ([`UnwindRule::slot_word`]). Frame `i`'s
+//! frame pointer is that of `i + 1` or the contents of [`UnwindRule::fp_word`]. So each remembered pair of neighbours states
 //! a fact that stays true whatever the program does: "*if* frame `i + 1` is on the stack with this slot, return
 //! address and (where needed) frame pointer, and these words have these contents, *then* frame `i` is next, with
 //! this slot, return address and (where needed) frame pointer".
@@ -22,7 +22,7 @@
 //! it is not used.
 //!
 //! Only one stack is remembered whole. What came further back is in `chains`.
-use super::arch::{Frame, Rule};
+use super::arch::{Frame, Rule, UnwindRule};
 use crate::NodeId;
 
 /// Frames remembered at most; [`super::MAX_DEPTH`] and the slack fit in with room to grow before frames are dropped.

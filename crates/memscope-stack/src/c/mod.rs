@@ -63,7 +63,7 @@ mod tests;
 
 use crate::tree::{FrameKey, Interned, NO_EPOCH, Tree};
 use crate::{DefinitionSink, Frame as FrameDefinition, NodeId};
-use arch::{Frame, NearRows, Rule, Step};
+use arch::{Current, Frame, NearRows, Processor, Rule, Step, UnwindRule};
 use chain_cells::Position;
 use chains::{Chain, ChainKey, Chains};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -122,7 +122,7 @@ fn begin_epoch(before: u64) -> u32 {
     loop {
         let counted = loader::unloads();
         let next = (before as u32 + 1) % NO_EPOCH;
-        arch::epoch_begins(next);
+        Current::epoch_begins(next);
         let begun = u64::from(counted) << COUNTED_SHIFT | u64::from(next);
         match EPOCH.compare_exchange(before, begun, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return next,
@@ -238,7 +238,7 @@ impl CStack {
         if !self.memory.enter(sp) {
             self.leave_stack();
         }
-        let Some(frame) = arch::entry(sp, fp, &mut self.memory) else { return NodeId::NONE };
+        let Some(frame) = Current::entry(sp, fp, &mut self.memory) else { return NodeId::NONE };
         if self.pending.position != Position::NONE {
             if frame.slot == self.pending.slot
                 && frame.return_address == self.pending.return_address
@@ -371,7 +371,8 @@ impl CStack {
         let mut key = ChainKey::new(first);
         let epoch = unload_epoch();
         for _ in 1..ChainKey::FRAMES {
-            let (step, _, outer) = arch::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
+            let (step, _, outer) =
+                Current::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
             if step != Step::Outer {
                 break;
             }
@@ -406,7 +407,7 @@ impl CStack {
         let mut rule = Rule::NONE;
         // Up to here the stack is known to go on as before, but not further.
         let mut tried = 0;
-        while count < limit && arch::code_address(frame.return_address) >= LOWEST_CODE {
+        while count < limit && Current::code_address(frame.return_address) >= LOWEST_CODE {
             // A single frame that is as it was, below others than before, is not worth the proof.
             if !crosses_signal
                 && frame.slot > tried
@@ -427,7 +428,7 @@ impl CStack {
                 // may treat all frames alike.
                 unwound.return_address += 1;
             }
-            (end, rule, frame) = arch::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
+            (end, rule, frame) = Current::step(frame, &mut self.memory, &mut self.modules, &mut self.near_rows, epoch);
             unwound.rule = rule;
             count = self.push_unwound(unwound, count);
             if end != Step::Outer {
@@ -443,7 +444,7 @@ impl CStack {
             self.last.forget();
         } else if base == 0 && matches!(end, Step::End | Step::Unknown) {
             self.last.set_complete();
-        } else if base == 0 && arch::code_address(frame.return_address) < LOWEST_CODE {
+        } else if base == 0 && Current::code_address(frame.return_address) < LOWEST_CODE {
             self.last.set_complete_at(frame.slot, frame.return_address, rule);
         } else if base > 0 {
             self.chains.note(key, count, &self.last);
@@ -472,7 +473,7 @@ impl CStack {
                 Some(node) => node,
                 None => {
                     let parent = rebuild.parent();
-                    let address = arch::code_address(frame.return_address);
+                    let address = Current::code_address(frame.return_address);
                     match tree.intern(parent, FrameKey::c(address)) {
                         Interned::Known(node) => node,
                         Interned::New(node) => {

@@ -2,7 +2,7 @@
 //!
 //! A hook that was left by `longjmp` never says so. Whoever finds its mark asks here whether the frame that made it is
 //! among the callers of the frame at hand, on the other side of a signal handler perhaps.
-use super::arch::{self, Step};
+use super::arch::{Current, Processor, Step};
 use super::memory::StackMemory;
 use super::{LOWEST_CODE, unload_epoch};
 
@@ -32,16 +32,16 @@ const MOST_FRAMES: usize = 4096;
 pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
     let mut memory = StackMemory::new();
     memory.enter(sp);
-    let Some(mut frame) = arch::entry(sp, fp, &mut memory) else { return Search::Unknown { crossed_signal: false } };
+    let Some(mut frame) = Current::entry(sp, fp, &mut memory) else { return Search::Unknown { crossed_signal: false } };
     let epoch = unload_epoch();
     let mut crossed_signal = false;
     // Where the walk came onto the stack it is on.
     let mut lowest = frame.slot;
     for _ in 0..MOST_FRAMES {
-        if arch::code_address(frame.return_address) < LOWEST_CODE {
+        if Current::code_address(frame.return_address) < LOWEST_CODE {
             return Search::Absent;
         }
-        let (step, outer) = arch::step_alone(frame, &mut memory, epoch);
+        let (step, outer) = Current::step_alone(frame, &mut memory, epoch);
         frame = outer;
         match step {
             Step::Outer => {}
@@ -54,10 +54,10 @@ pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
             Step::End => return Search::Absent,
             Step::Unknown | Step::Lost => return Search::Unknown { crossed_signal },
         }
-        if arch::entry_pointer(&frame) == wanted {
+        if Current::entry_pointer(&frame) == wanted {
             return Search::Found { crossed_signal };
         }
-        if lowest <= wanted && wanted < arch::entry_pointer(&frame) {
+        if lowest <= wanted && wanted < Current::entry_pointer(&frame) {
             return Search::Between { crossed_signal };
         }
     }
