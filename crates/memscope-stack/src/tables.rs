@@ -71,8 +71,8 @@ impl<E: Entry, const SETS: usize, const WAYS: usize, const FEW: usize> Sets<E, S
         }
         if let Some(set) = self.get_mut(hash) {
             let mut next = entry;
-            for place in set {
-                next = core::mem::replace(place, next);
+            for slot in set {
+                next = core::mem::replace(slot, next);
             }
         }
     }

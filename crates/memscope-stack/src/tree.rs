@@ -145,7 +145,7 @@ impl Tree {
         }
     }
 
-    /// The place of a node's first child; `None` for a parent from before the last forgetting.
+    /// The index of a node's first child; `None` for a parent from before the last forgetting.
     #[inline]
     fn index_of(&self, parent: NodeId) -> Option<usize> {
         let index = match parent {

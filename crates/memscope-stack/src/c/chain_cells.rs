@@ -9,7 +9,7 @@ pub(super) const MOST_FRAMES: usize = 64;
 /// Frames further out than a joint, at most.
 pub(super) const MOST_OUTER_FRAMES: usize = 1 << (u32::BITS - JOINT_SHIFT);
 
-/// A piece of a chain, to be read and written through the view that its place in the chain calls for:
+/// A piece of a chain, to be read and written through the view that its position in the chain calls for:
 ///
 /// ```text
 ///                   low            high          value
@@ -95,7 +95,7 @@ impl ThirdHead {
 /// A word to be compared: where a frame returns to, or what else must be unchanged.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
-    pub(super) place: OffsetAndKind,
+    pub(super) offset_and_kind: OffsetAndKind,
     /// Of a frame.
     pub(super) node: NodeId,
     pub(super) value: usize,
@@ -104,23 +104,23 @@ pub(super) struct Link {
 impl Link {
     #[inline(always)]
     pub(super) fn of(cell: &Cell) -> Link {
-        Link { place: OffsetAndKind(cell.low), node: NodeId(cell.high), value: cell.value }
+        Link { offset_and_kind: OffsetAndKind(cell.low), node: NodeId(cell.high), value: cell.value }
     }
 
     #[inline(always)]
     pub(super) fn cell(self) -> Cell {
-        Cell { low: self.place.0, high: self.node.0, value: self.value }
+        Cell { low: self.offset_and_kind.0, high: self.node.0, value: self.value }
     }
 
     #[inline(always)]
     pub(super) fn kind(&self) -> WordKind {
-        self.place.kind()
+        self.offset_and_kind.kind()
     }
 
     /// In a chain whose innermost frame is at `slot`.
     #[inline(always)]
     pub(super) fn word(&self, slot: usize) -> Word {
-        Word { address: slot + self.place.offset(), value: self.value }
+        Word { address: slot + self.offset_and_kind.offset(), value: self.value }
     }
 }
 
@@ -264,8 +264,8 @@ mod tests {
         let fp = FrameFp::of(&FrameFp { frame: MOST_FRAMES - 1, fp: 11 }.cell());
         assert_eq!((fp.frame, fp.fp), (MOST_FRAMES - 1, 11));
         for kind in [WordKind::FRAME, WordKind::of_frame(true), WordKind::CHECK] {
-            let place = OffsetAndKind::new(u32::MAX as usize - 7, kind).unwrap();
-            let link = Link::of(&Link { place, node: NodeId(u32::MAX), value: 13 }.cell());
+            let offset_and_kind = OffsetAndKind::new(u32::MAX as usize - 7, kind).unwrap();
+            let link = Link::of(&Link { offset_and_kind, node: NodeId(u32::MAX), value: 13 }.cell());
             let Word { address, value } = link.word(16);
             assert_eq!((address, value, link.node), (u32::MAX as usize + 9, 13, NodeId(u32::MAX)));
             assert!(link.kind() == kind);

@@ -246,15 +246,15 @@ impl Chains {
             at += 1;
             Some(())
         };
-        let place = |address: usize, kind: WordKind| OffsetAndKind::new(address.checked_sub(innermost)?, kind);
+        let packed = |address: usize, kind: WordKind| OffsetAndKind::new(address.checked_sub(innermost)?, kind);
         let (mut checks, mut fps) = (0, 0);
         for index in joint..stack.len() {
             let KnownFrame { slot, return_address, node, fp } = stack.known(index);
             let kind = WordKind::of_frame(fp.is_some());
-            push(Link { place: place(slot, kind)?, node, value: return_address }.cell())?;
+            push(Link { offset_and_kind: packed(slot, kind)?, node, value: return_address }.cell())?;
             for check in stack.checks_of(index) {
-                let place = place(check.address, WordKind::CHECK)?;
-                push(Link { place, node: NodeId::NONE, value: check.value }.cell())?;
+                let offset_and_kind = packed(check.address, WordKind::CHECK)?;
+                push(Link { offset_and_kind, node: NodeId::NONE, value: check.value }.cell())?;
                 checks += 1;
             }
         }

@@ -346,8 +346,8 @@ impl LastStack {
                 words = self.push_word(words, Word { address, value });
             }
         }
-        if needs_fp && let Some(place) = self.fps.get_mut(at) {
-            *place = frame.fp;
+        if needs_fp && let Some(kept) = self.fps.get_mut(at) {
+            *kept = frame.fp;
         }
         (words, needs_fp)
     }
@@ -467,8 +467,8 @@ impl Rebuild<'_> {
     /// The frame pointer of a frame that needs it, which may be pushed later.
     #[inline]
     pub(super) fn set_fp(&mut self, index: usize, fp: usize) {
-        if let Some(place) = self.stack.fps.get_mut(index) {
-            *place = fp;
+        if let Some(kept) = self.stack.fps.get_mut(index) {
+            *kept = fp;
         }
     }
 
@@ -496,9 +496,9 @@ pub(super) struct UnwoundFrame {
 fn drop_front<T: Copy>(items: &mut [T], from: usize, end: usize) {
     for at in from..end {
         if let Some(item) = items.get(at).copied()
-            && let Some(place) = items.get_mut(at - from)
+            && let Some(to) = items.get_mut(at - from)
         {
-            *place = item;
+            *to = item;
         }
     }
 }

@@ -21,18 +21,20 @@
 //! | Python code | addresses, numbers in the spool | forgotten | | | | | – |
 //!
 //! * *Library unloaded*: the same address may mean another function. Noticed by the epoch at the next capture; one that
-//!   finds a module gone in its midst begins an epoch itself, and asks for its modules anew. *Start over* are those cases in which
-//!   it is not known what a lane has: a jump out of the recorder ([`find_frame`] tells), a definition that was lost.
+//!   finds a module gone in its midst begins an epoch itself, and asks for its modules anew. *Start over* are those cases in
+//!   which it is not known what a lane has: a jump out of the recorder (found by [`find_frame`]), a definition that was lost.
 //! * *Tree full*: what keeps nodes forgets them, so that no node from before is ever referred to again.
 //! * *Other thread*: another thread has the lane. Its stack is elsewhere, and may even have the same addresses.
 //! * *Other stack*: the stack pointer is not near what is known to be readable (coroutines, alternate signal stacks); what
 //!   was remembered may be unmapped.
 //! * *Signal crossed*: frames outside a handler are unwound but lie in no order, so that they are not remembered.
 //! * *Fork*: a child's lanes are new (–), but the process's rows are of code that it has as well.
-//! * A jump (`longjmp`, an exception) is no event: whatever is remembered is compared before it is believed.
+//! * A jump (`longjmp`, an exception) is no event: whatever is remembered is compared before it is believed. So is what is
+//!   kept of Python frames when another thread has the lane.
 //!
-//! Each column that asks for anything is one function, of [`CStack`] and of who owns tree and Python stack as well:
-//! [`CStack::forget`], [`CStack::forget_nodes`], [`CStack::change_thread`] and `leave_stack`.
+//! The first four columns are a function each: [`CStack::forget`], [`CStack::forget_nodes`], [`CStack::change_thread`] and
+//! `leave_stack`; the recorder's `Stacks` has the first three for the tree and Python as well. (What the writer knows of
+//! frames that followed each other is no matter of stacks, but of the generation: it begins anew with each.)
 //!
 //! # The caller's duties
 //!
@@ -86,7 +88,7 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 const COUNTED_SHIFT: u32 = 32;
 
 /// Process-wide, once, from a constructor: takes what needs the loader's locks. Without it captures work too, but ask
-/// the kernel about addresses the lane has not seen, and unloaded libraries are noticed only if somebody tells.
+/// the kernel about addresses the lane has not seen, and unloaded libraries are noticed only through [`library_unloaded`].
 pub fn initialise() {
     loader::initialise();
 }
@@ -142,8 +144,8 @@ pub struct CStack {
     chains: Chains,
     /// The last stack goes on with this chain.
     pending: Pending,
-    /// How many stacks in a row were not those to be expected.
-    unforeseen: usize,
+    /// How many stacks in a row were not the predicted ones.
+    mispredicted: usize,
     /// Frames of the capture under way, innermost first.
     unwound: [UnwoundFrame; MAX_UNWOUND],
     /// Captures that were chains.
@@ -179,7 +181,7 @@ impl CStack {
             near_rows: NearRows::new(),
             chains: Chains::new(),
             pending: Pending::NONE,
-            unforeseen: 0,
+            mispredicted: 0,
             unwound: [unwound; MAX_UNWOUND],
             #[cfg(test)]
             followed: 0,
@@ -265,17 +267,17 @@ impl CStack {
 
     /// Puts the pending chain on the remembered frames.
     #[inline(never)]
-    fn settle(&mut self) {
+    fn put_pending(&mut self) {
         put_pending(&mut self.pending, &self.chains, &mut self.last);
     }
 
-    /// The stack if what is new of it is a chain that was kept: one of those to be expected.
+    /// The stack if what is new of it is a chain that was kept: one of the two that came after the last one.
     #[inline(never)]
     fn follow_next(&mut self, first: &Frame, depth: usize) -> Option<NodeId> {
-        /// After so many in a row only one in as many is tried: there are programs that no one could foresee.
+        /// After so many in a row only one in as many is tried: there are programs that cannot be predicted.
         const PATIENCE: usize = 16;
-        self.unforeseen += 1;
-        if self.unforeseen > PATIENCE && !self.unforeseen.is_multiple_of(PATIENCE) {
+        self.mispredicted += 1;
+        if self.mispredicted > PATIENCE && !self.mispredicted.is_multiple_of(PATIENCE) {
             return None;
         }
         let chain = self.chains.next(first)?;
@@ -283,7 +285,7 @@ impl CStack {
         if !follow(&chain, &mut self.pending, &self.chains, &mut self.last, depth) {
             return None;
         }
-        self.unforeseen = 0;
+        self.mispredicted = 0;
         self.followed(position, first);
         Some(node)
     }
@@ -297,7 +299,7 @@ impl CStack {
         if !follow(&chain, &mut self.pending, &self.chains, &mut self.last, depth) {
             return None;
         }
-        self.settle();
+        self.put_pending();
         Some(node)
     }
 
@@ -345,7 +347,7 @@ impl CStack {
     ) -> NodeId {
         if first.slot > self.pending.slot && self.chains.at(self.pending.position).is_some_and(|chain| chain.has(first))
         {
-            self.settle();
+            self.put_pending();
         }
         if let Some(index) = self.last.find(first)
             && self.is_proven(index, depth)
@@ -392,7 +394,7 @@ impl CStack {
         tree: &mut Tree,
         sink: &mut S,
     ) -> NodeId {
-        self.settle();
+        self.put_pending();
         // Field by field, here and below: a frame copied as a whole goes through memory, in wider pieces than it was
         // written in, which stalls (measured: twice the time per frame).
         let Frame { slot, return_address, sp, fp } = *first;
@@ -455,8 +457,8 @@ impl CStack {
     #[inline]
     fn push_unwound(&mut self, frame: UnwoundFrame, count: usize) -> usize {
         match self.unwound.get_mut(count) {
-            Some(place) => {
-                *place = frame;
+            Some(next) => {
+                *next = frame;
                 count + 1
             }
             None => count,

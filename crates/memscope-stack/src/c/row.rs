@@ -129,7 +129,7 @@ impl Row {
         self.0 & (FP_BASED | DEREF | 2 << SAVED_SHIFT) == 0
     }
 
-    /// What is added to the base of the place where the frame pointer was saved.
+    /// What is added to the base of the saved frame pointer's address.
     #[inline]
     pub(super) fn saved_offset(self) -> isize {
         (self.0 as i32 >> 5) as isize

@@ -65,8 +65,8 @@ struct Entry {
 /// they start, and must not keep the table from those they stay at.
 static TABLE: AtomicPtr<Entry> = AtomicPtr::new(null_mut());
 
-/// To be told each new unload epoch before it begins: the key holds 16 bits of it, and before they come round again nothing of their
-/// first time may be left.
+/// To be called with each new unload epoch before it begins: the key holds 16 bits of it, and before they come round again
+/// nothing of their first time may be left.
 pub(super) fn epoch_begins(epoch: u32) {
     if epoch as u16 == 0 {
         wipe();

@@ -11,11 +11,11 @@ use super::{LOWEST_CODE, unload_epoch};
 pub enum Search {
     /// It is live; `crossed_signal`: as what a signal handler interrupted, or as one of its callers.
     Found { crossed_signal: bool },
-    /// There is no frame with that place, but it lies between two live ones.
+    /// There is no frame at that address, but it lies between two live ones.
     Between { crossed_signal: bool },
     /// No live frame is near it: the walk went to the end of the stack.
     Absent,
-    /// The walk got lost before it could tell: generated code, wrong tables, too many frames. With `crossed_signal` it
+    /// The walk got lost before that was known: generated code, wrong tables, too many frames. With `crossed_signal` it
     /// came as far as what a signal handler interrupted.
     Unknown { crossed_signal: bool },
 }
@@ -48,7 +48,7 @@ pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
             Step::Interrupted => {
                 crossed_signal = true;
                 lowest = frame.sp;
-                // Its place is in the kernel's record of registers, not on the stack it was interrupted on.
+                // Its slot is in the kernel's record of registers, not on the stack it was interrupted on.
                 continue;
             }
             Step::End => return Search::Absent,

@@ -15,7 +15,7 @@ pub(super) struct Scratch {
     function: [u8; TEXT_CAPACITY],
 }
 
-/// What tells a code object from another one that was at the same address before.
+/// What distinguishes a code object from another one that was at the same address before.
 ///
 /// Addresses alone do not: code made by `replace`, `types.CodeType` or unpickling comes to the place of code that died, may
 /// share all parts with it but one, and that one may come to the place of its predecessor too. From 3.12 on the interpreter
@@ -139,10 +139,10 @@ impl SeenFile {
     }
 }
 
-/// The code object met at an address.
+/// The code object seen at an address.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct MetCode {
+struct SeenCode {
     /// 0 for none.
     address: usize,
     fingerprint: Fingerprint,
@@ -150,9 +150,9 @@ struct MetCode {
 }
 
 // SAFETY: integers; no code object is at address 0.
-unsafe impl Entry for MetCode {}
+unsafe impl Entry for SeenCode {}
 
-impl Keyed for MetCode {
+impl Keyed for SeenCode {
     fn is_none(&self) -> bool {
         self.address == 0
     }
@@ -184,9 +184,9 @@ impl Keyed for DefinedCode {
     }
 }
 
-/// The code objects a lane has met, or the latest of them: code that comes again after it was forgotten is defined again.
+/// The code objects a lane has seen, or the latest of them: code that comes again after it was forgotten is defined again.
 pub(super) struct CodeTable {
-    by_address: Table<MetCode, 512, { 1 << 16 }>,
+    by_address: Table<SeenCode, 512, { 1 << 16 }>,
     /// By hash of the contents of the definition, so that code compiled from the same text again and again is defined
     /// once: neither the spool nor the tree of stacks grows with it.
     by_contents: Table<DefinedCode, 512, { 1 << 16 }>,
@@ -222,9 +222,9 @@ impl CodeTable {
         }
         // SAFETY: it is a code object by its type.
         let fingerprint = unsafe { Fingerprint::of(&interpreter.layout, code) }?;
-        let met = match self.by_address.entry(hash(code as u64), |met| met.address == code)? {
-            Lookup::Found(met) if met.fingerprint == fingerprint => return Some((fingerprint, met.id)),
-            Lookup::Found(met) | Lookup::New(met) => met,
+        let seen = match self.by_address.entry(hash(code as u64), |seen| seen.address == code)? {
+            Lookup::Found(seen) if seen.fingerprint == fingerprint => return Some((fingerprint, seen.id)),
+            Lookup::Found(seen) | Lookup::New(seen) => seen,
         };
         let layout = &interpreter.layout;
         // SAFETY: the code object is live (its count is not 0) and stays so while the frame refers to it, and so do
@@ -257,7 +257,7 @@ impl CodeTable {
                 id
             }
         };
-        *met = MetCode { address: code, fingerprint, id };
+        *seen = SeenCode { address: code, fingerprint, id };
         Some((fingerprint, id))
     }
 }

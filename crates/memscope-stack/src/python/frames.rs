@@ -60,7 +60,7 @@ struct Memory {
 
 /// The Python stack of one lane. All zero bytes are a valid, empty one.
 pub struct PythonStack {
-    /// Mapped when the first Python frame is met; pages that are not used cost nothing.
+    /// Mapped with the first Python frame; pages that are not used cost nothing.
     memory: Option<NonNull<Memory>>,
     /// Number of remembered frames.
     length: usize,
@@ -122,7 +122,7 @@ impl PythonStack {
         unsafe { self.capture_from(interpreter, innermost, depth, tree, sink) }
     }
 
-    /// Forgets the last stack and all code, but not which numbers were given to code: whatever is met again is defined
+    /// Forgets the last stack and all code, but not which numbers were given to code: whatever comes again is defined
     /// again.
     pub fn forget(&mut self) {
         if let Some(memory) = self.memory {
@@ -295,8 +295,8 @@ impl PythonStack {
         }
         // The frames that were found are the remembered ones; they stay behind us as walked.
         let passed = remembered.get(stretch.left..=found)?.iter().rev();
-        for (entry, place) in passed.zip(walked.get_mut(trail.count..)?) {
-            *place = entry.frame;
+        for (entry, slot) in passed.zip(walked.get_mut(trail.count..)?) {
+            *slot = entry.frame;
             trail.count += 1;
         }
         (trail.frame, trail.python_frames) = (stretch.frame, stretch.python_frames);
@@ -356,8 +356,8 @@ impl Trail {
     /// `self.frame` must be a frame of the current thread.
     #[inline]
     unsafe fn step(&mut self, interpreter: &Interpreter, is_python: bool, walked: &mut [usize; CAPACITY]) {
-        let Some(place) = walked.get_mut(self.count) else { return };
-        *place = self.frame;
+        let Some(slot) = walked.get_mut(self.count) else { return };
+        *slot = self.frame;
         self.count += 1;
         self.python_frames += usize::from(is_python);
         // SAFETY: the caller's.

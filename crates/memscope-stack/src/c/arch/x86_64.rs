@@ -78,7 +78,7 @@ fn step_by(row: Row, frame: Frame, memory: &mut StackMemory) -> (Step, RowRule, 
             return (Step::Lost, RowRule(row), frame);
         }
         let Some(return_address) = memory.read(slot) else { return (Step::Lost, RowRule(row), frame) };
-        // Without a branch: which functions save it is nothing a processor could foresee.
+        // Without a branch: which functions save it is nothing a processor could predict.
         let saves_fp = usize::from(row.keeps_fp()).wrapping_sub(1);
         let word = slot.wrapping_add(row.saved_offset().wrapping_add(WORD as isize) as usize & saves_fp);
         let Some(saved) = memory.read(word) else { return (Step::Lost, RowRule(row), frame) };
