@@ -40,7 +40,7 @@ macro_rules! records {
                     function: &'a [u8] as Name,
                     line_table: &'a [u8] as LineTable,
                 };
-                /// No later record of the lane refers to a node, module or code object that was defined before.
+                /// No later record of the lane refers to a node that was defined before; numbers go on.
                 10 FORGET Forget {};
                 /// `ASCEND_RT_VISIBLE_DEVICES` as it stood at the first event of a device.
                 24 VISIBLE_DEVICES VisibleDevices { text: &'a [u8] as Name };

@@ -10,7 +10,7 @@ use crate::control;
 use crate::process::{self, MAX_LANES, Process};
 use crate::slot::{self, Guard, Progress, Slot};
 use crate::stacks::Stacks;
-use crate::writer::{Attention, Writer};
+use crate::writer::Writer;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
@@ -504,37 +504,17 @@ impl Lane {
             // A calibration may have ended the window, or all of them.
             return self.writer.make_ready().then_some(StackRef::NONE);
         }
-        loop {
-            // SAFETY: a lane that wants stacks has tables of its own.
-            let stacks = unsafe { &mut (*self.tables).stacks };
-            // SAFETY: passed on.
-            let stack = unsafe { stacks.capture(entry, &mut self.writer) };
-            // New definitions may have filled the window.
-            let ready = self.writer.make_ready();
-            if !self.writer.needs_attention() {
-                return ready.then_some(stack);
-            }
-            if !self.attend() {
-                return None;
-            }
-        }
-    }
-
-    /// The definitions of a stack did not fit, or were one too many: all of them are forgotten. Whether there is room to define
-    /// the stack again.
-    #[cold]
-    #[inline(never)]
-    fn attend(&mut self) -> bool {
-        if let Some(stacks) = self.stacks() {
+        // SAFETY: a lane that wants stacks has tables of its own.
+        let stacks = unsafe { &mut (*self.tables).stacks };
+        // SAFETY: passed on.
+        let stack = unsafe { stacks.capture(entry, &mut self.writer) };
+        // New definitions may have filled the window.
+        let ready = self.writer.make_ready();
+        if self.writer.has_dropped() {
             stacks.forget();
+            return None;
         }
-        match self.writer.take_attention() {
-            Attention::Dropped => false,
-            Attention::Full => {
-                self.writer.forget_definitions();
-                true
-            }
-        }
+        ready.then_some(stack)
     }
 }
 

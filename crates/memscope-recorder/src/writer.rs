@@ -11,8 +11,6 @@ use memscope_format::layout::{
     self, ClockKind, LARGEST_WINDOW, StopReason, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WindowHeader, window_bytes,
 };
 use memscope_format::record::StackRef;
-use memscope_stack::c::MAX_DEPTH;
-use memscope_stack::tree::Tree;
 use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 use memscope_sys::{Errno, Part};
 
@@ -47,31 +45,10 @@ pub(crate) struct Writer {
     /// How many further events are lost before a full window is tried to be appended again, and how many the next time.
     pause: u32,
     next_pause: u32,
-    /// See [`Attention`].
-    attention: u8,
-    /// Since definitions were last forgotten.
-    nodes_defined: u32,
+    dropped: bool,
     /// Events lost so far. The window's header repeats it; windows change.
     lost: AtomicU64,
 }
-
-/// What an event's definitions came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Attention {
-    /// One of them found no room: what refers to it must not be written.
-    Dropped,
-    /// There are so many that all should be forgotten.
-    Full,
-}
-
-impl Attention {
-    const DROPPED: u8 = 1;
-    const FULL: u8 = 2;
-}
-
-/// Nodes between two forgettings: so many that they are all in the tree, which otherwise forgets them by itself and not together with what
-/// else refers to them.
-const MOST_NODES: u32 = Tree::HELD - (2 * MAX_DEPTH) as u32;
 
 impl Writer {
     /// Takes a window.
@@ -169,26 +146,19 @@ impl Writer {
     pub(crate) fn definition(&mut self, ticks: u64, record: &Extended<'_>) {
         match self.encode_extended(ticks, record) {
             Some(end) => self.commit(end),
-            None => self.attention |= Attention::DROPPED,
+            None => self.dropped = true,
         }
     }
 
-    /// Whether there is something to attend to before an event refers to what was defined since this was asked last.
-    #[inline(always)]
-    pub(crate) fn needs_attention(&self) -> bool {
-        self.attention != 0
+    /// Whether a definition found no room since this was asked last: what refers to it must not be written.
+    pub(crate) fn has_dropped(&mut self) -> bool {
+        core::mem::take(&mut self.dropped)
     }
 
-    pub(crate) fn take_attention(&mut self) -> Attention {
-        let bits = core::mem::take(&mut self.attention);
-        if bits & Attention::DROPPED != 0 { Attention::Dropped } else { Attention::Full }
-    }
-
-    /// Says that no later record refers to what was defined so far, so that a reader need not keep it.
+    /// Says that no later record refers to a node defined so far, so that a reader need not keep them.
     #[cold]
     #[inline(never)]
-    pub(crate) fn forget_definitions(&mut self) {
-        self.nodes_defined = 0;
+    pub(crate) fn forget_nodes(&mut self) {
         // If it finds no room the reader keeps them, and nothing is lost.
         if let Some(end) = self.encode_extended(self.last.ticks, &Extended::Forget {}) {
             self.commit(end);
@@ -476,7 +446,7 @@ impl DefinitionSink for Writer {
 
     fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame) {
         if !self.make_room(MAX_NODE) {
-            self.attention |= Attention::DROPPED;
+            self.dropped = true;
             return;
         }
         // SAFETY: null, or the lane's own.
@@ -484,9 +454,5 @@ impl DefinitionSink for Writer {
         // SAFETY: the window has room for a node.
         let end = unsafe { encode::node(self.cursor as *mut u8, nodes, id.0, parent.0, frame) };
         self.commit(end);
-        self.nodes_defined += 1;
-        if self.nodes_defined >= MOST_NODES {
-            self.attention |= Attention::FULL;
-        }
     }
 }
