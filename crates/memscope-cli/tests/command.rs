@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use memscope_session::libraries::{HOST, RECORDER};
-use memscope_session::record_config::RecordConfig;
+use memscope_session::record_config::RecordSettings;
 use memscope_session::settings::Format;
 use tempfile::TempDir;
 
@@ -256,12 +256,22 @@ fn the_program_gets_the_libraries_and_the_configuration() {
         format!("{}:{}", real.join(RECORDER).display(), real.join(HOST).display())
     );
     assert_eq!(lines[1], b"sh");
-    let config = RecordConfig::parse(OsStr::from_bytes(lines[2])).unwrap();
-    assert_eq!((config.c_depth, config.python_depth, config.cpu, config.npu_mask), (20, 0, true, 1 << 3));
-    assert_eq!((config.data_format, config.max_size), (Format::Db, 2 << 30));
-    assert_eq!((config.level, config.events, config.dump, config.analysis), (1, 7, 7, 1));
-    assert_eq!(config.dir, place.work().join("a;b"));
-    assert_ne!(config.run, 0);
+    let told = RecordSettings::parse(lines[2]);
+    assert_eq!(
+        (told.version, told.brand, told.deferred, told.log_level),
+        (Some(1), Some("msmemscope"), Some(false), Some(2))
+    );
+    assert_eq!((told.c_depth, told.python_depth, told.cpu), (Some(20), Some(0), Some(true)));
+    assert_eq!(told.npus.map(|npus| npus.0), Some(1 << 3));
+    assert_eq!((told.data_format, told.max_size), (Some(Format::Db.code()), Some(2 << 30)));
+    assert_eq!((told.level, told.events, told.dump, told.analysis), (Some(1), Some(7), Some(7), Some(1)));
+    assert_eq!(
+        (told.steps.map(|steps| steps.iter().count()), told.stacks, told.oom_holders),
+        (Some(0), Some(""), Some(0))
+    );
+    assert!(told.watch.is_some_and(|watch| watch.is_empty()) && told.owner.is_some() && told.utc_offset.is_some());
+    assert_eq!(told.dir, Some(place.work().join("a;b").as_os_str().as_bytes()));
+    assert!(told.run.is_some_and(|run| run != 0));
     assert_eq!(place.created(), [place.work().join("a;b")]);
 }
 

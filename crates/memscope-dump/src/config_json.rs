@@ -2,57 +2,49 @@
 //!
 //! It is made from the settings the recorder was started with, which the recording keeps; so an export made later,
 //! elsewhere, still tells what was asked for.
+use memscope_model::RecordSettings;
+use memscope_model::record_settings::Mask;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io;
 
-/// Looks a setting up by its key.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<&'a str>;
-
-/// What the recorder was told. A key that is absent or unreadable counts as 0: this file informs, and a recording is
-/// not refused for it.
+/// What the recorder was told. What is absent or unreadable counts as 0: this file informs, and a recording is not refused
+/// for it.
 #[derive(Clone, Copy)]
 pub struct RunConfig<'a> {
-    setting: Lookup<'a>,
+    settings: RecordSettings<'a>,
 }
 
 impl<'a> RunConfig<'a> {
-    pub fn new(setting: Lookup<'a>) -> RunConfig<'a> {
-        RunConfig { setting }
-    }
-
-    fn get(&self, key: &str) -> Option<&'a str> {
-        (self.setting)(key)
-    }
-
-    fn number(&self, key: &str) -> u64 {
-        self.get(key).and_then(|value| value.parse().ok()).unwrap_or(0)
+    pub fn new(settings: RecordSettings<'a>) -> RunConfig<'a> {
+        RunConfig { settings }
     }
 
     fn json(&self) -> ConfigJson<'a> {
-        let npu = self.get("npu").and_then(|mask| u32::from_str_radix(mask, 16).ok()).unwrap_or(0);
-        let steps: Vec<u32> =
-            self.get("steps").unwrap_or_default().split('+').filter_map(|step| step.parse().ok()).collect();
+        let settings = &self.settings;
+        let npu = settings.npus.unwrap_or(Mask::NONE);
+        let steps: Vec<u32> = settings.steps.iter().flat_map(|steps| steps.iter()).collect();
         ConfigJson {
-            enable_c_stack: self.number("c") > 0,
-            enable_py_stack: self.number("py") > 0,
+            enable_c_stack: settings.c_depth.unwrap_or(0) > 0,
+            enable_py_stack: settings.python_depth.unwrap_or(0) > 0,
             enable_compare: false,
-            c_stack_depth: self.number("c"),
-            py_stack_depth: self.number("py"),
-            level_type: self.number("level"),
-            event_type: self.number("events"),
-            dump_event_type: self.number("dump"),
-            analysis_type: self.number("analysis"),
-            oom_top_k: self.number("oomk"),
-            collect_mode: self.number("mode"),
-            output_dir: self.get("dir").unwrap_or_default(),
-            data_format: self.number("format"),
-            collect_all_npu: npu == u32::MAX,
-            collect_cpu: self.number("cpu") > 0,
-            npu_slots: npu,
-            log_level: self.number("log"),
+            c_stack_depth: settings.c_depth.unwrap_or(0),
+            py_stack_depth: settings.python_depth.unwrap_or(0),
+            level_type: settings.level.unwrap_or(0),
+            event_type: settings.events.unwrap_or(0),
+            dump_event_type: settings.dump.unwrap_or(0),
+            analysis_type: settings.analysis.unwrap_or(0),
+            oom_top_k: settings.oom_holders.unwrap_or(0),
+            collect_mode: settings.deferred.unwrap_or(false).into(),
+            output_dir: String::from_utf8_lossy(settings.dir.unwrap_or_default()),
+            data_format: settings.data_format.unwrap_or(0),
+            collect_all_npu: npu == Mask::ALL,
+            collect_cpu: settings.cpu.unwrap_or(false),
+            npu_slots: npu.0,
+            log_level: settings.log_level.unwrap_or(0),
             is_effective: true,
             selected_step_list: SelectedSteps::of(&steps),
-            watch_config: WatchConfig::of(self.get("watch").unwrap_or_default()),
+            watch_config: WatchConfig::of(&settings.watch.map(|watch| watch.to_string()).unwrap_or_default()),
         }
     }
 
@@ -74,22 +66,22 @@ struct ConfigJson<'a> {
     enable_py_stack: bool,
     enable_compare: bool,
     #[serde(rename = "cStackDepth")]
-    c_stack_depth: u64,
-    py_stack_depth: u64,
+    c_stack_depth: u32,
+    py_stack_depth: u32,
     /// Bits: 1 op, 2 kernel.
-    level_type: u64,
-    event_type: u64,
-    dump_event_type: u64,
+    level_type: u8,
+    event_type: u8,
+    dump_event_type: u8,
     /// Bits: 1 leaks, 2 decompose, 4 inefficient, 8 oom.
-    analysis_type: u64,
-    oom_top_k: u64,
-    collect_mode: u64,
-    output_dir: &'a str,
-    data_format: u64,
+    analysis_type: u8,
+    oom_top_k: u16,
+    collect_mode: u8,
+    output_dir: Cow<'a, str>,
+    data_format: u8,
     collect_all_npu: bool,
     collect_cpu: bool,
     npu_slots: u32,
-    log_level: u64,
+    log_level: u8,
     is_effective: bool,
     #[serde(rename = "SelectedStepList")]
     selected_step_list: SelectedSteps,
@@ -151,9 +143,9 @@ impl WatchConfig {
 mod tests {
     use super::*;
 
-    fn json(settings: &[(&str, &str)]) -> String {
-        let lookup = |key: &str| settings.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
-        String::from_utf8(RunConfig::new(&lookup).to_json().unwrap()).unwrap()
+    fn json(settings: &str) -> String {
+        let settings = RecordSettings::parse(settings.as_bytes());
+        String::from_utf8(RunConfig::new(settings).to_json().unwrap()).unwrap()
     }
 
     #[test]
@@ -196,33 +188,14 @@ mod tests {
     }
 }
 "#;
-        let settings = [
-            ("v", "1"),
-            ("run", "7"),
-            ("brand", "msmemscope"),
-            ("utc", "-12600"),
-            ("c", "50"),
-            ("py", "0"),
-            ("cpu", "1"),
-            ("npu", "5"),
-            ("level", "1"),
-            ("events", "7"),
-            ("dump", "3"),
-            ("analysis", "9"),
-            ("oomk", "10"),
-            ("mode", "1"),
-            ("steps", "3+8"),
-            ("format", "1"),
-            ("log", "2"),
-            ("watch", "aten::add;:4,end%,full-content"),
-            ("dir", "/tmp/a;dir=\"b\""),
-        ];
-        assert_eq!(json(&settings), expected);
+        let settings = "v=1;run=7;brand=msmemscope;utc=-12600;c=50;py=0;cpu=1;npu=5;level=1;events=7;dump=3;analysis=9;oomk=10;\
+                        mode=1;steps=3+8;format=1;log=2;watch=aten::add%3B:4,end%25,full-content;dir=/tmp/a;dir=\"b\"";
+        assert_eq!(json(settings), expected);
     }
 
     #[test]
     fn without_watch_there_is_no_output_id_and_nothing_is_watched() {
-        let text = json(&[("npu", "ffffffff"), ("watch", "")]);
+        let text = json("npu=ffffffff;watch=;");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["watchConfig"]["outputId"], 4_294_967_295u64);
         assert_eq!(json["watchConfig"]["isWatched"], false);
@@ -238,7 +211,7 @@ mod tests {
 
     #[test]
     fn damaged_settings_still_make_a_file() {
-        let text = json(&[("c", "x"), ("npu", "zz"), ("steps", "+1++x"), ("watch", ",,,:")]);
+        let text = json("c=x;npu=zz;steps=+1++x;watch=,,,:");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&json["enableCStack"], &json["npuSlots"]), (&false.into(), &0.into()));
         assert_eq!(json["SelectedStepList"]["stepCount"], 1);

@@ -9,6 +9,7 @@ use crate::room::{self, Claim, Room};
 use crate::router::{Making, Place, Router, StackSource};
 use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
+use memscope_model::record_settings::{event, level};
 use memscope_model::{
     Action, BlockEvent, Device, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, State, TraceEvent, TraceSink,
     TraceSource,
@@ -27,11 +28,11 @@ pub struct DumpEvents(u8);
 
 impl DumpEvents {
     pub const NONE: DumpEvents = DumpEvents(0);
-    pub const ALLOC: DumpEvents = DumpEvents(1);
-    pub const FREE: DumpEvents = DumpEvents(2);
+    pub const ALLOC: DumpEvents = DumpEvents(event::ALLOC);
+    pub const FREE: DumpEvents = DumpEvents(event::FREE);
     /// Launches, and executions of kernels.
-    pub const LAUNCH: DumpEvents = DumpEvents(4);
-    pub const ACCESS: DumpEvents = DumpEvents(8);
+    pub const LAUNCH: DumpEvents = DumpEvents(event::LAUNCH);
+    pub const ACCESS: DumpEvents = DumpEvents(event::ACCESS);
     pub const ALL: DumpEvents = DumpEvents(u8::MAX);
 
     pub const fn from_bits(bits: u8) -> DumpEvents {
@@ -72,8 +73,8 @@ struct Levels {
 impl Levels {
     /// From the bits of the recorder's `level` setting; all, where it says nothing.
     fn of(process: &Process) -> Levels {
-        let bits: u8 = process.config("level").and_then(|bits| bits.parse().ok()).unwrap_or(u8::MAX);
-        Levels { operators: bits & 1 != 0, kernels: bits & 2 != 0 }
+        let bits = process.settings().level.unwrap_or(u8::MAX);
+        Levels { operators: bits & level::OPERATOR != 0, kernels: bits & level::KERNEL != 0 }
     }
 }
 
@@ -142,7 +143,7 @@ pub fn export_process(
     let ExportOptions { format, brand, stacks, dump_events, room, notice, progress, cancel, symbolizer, usage } =
         options;
     let start_ns = process.info().start_realtime_ns;
-    let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
+    let utc_offset = process.settings().utc_offset;
     let time = file_time(directory, start_ns, utc_offset);
     let place = Place { process_directory: directory, time: &time, brand, format, stacks };
     let mut dump = Dump::new(process, &place, symbolizer, dump_events, usage, cancel);
@@ -210,7 +211,7 @@ fn claim_room<'r>(
     }
     let Ok(router) = &dump.router else { return Ok(None) };
     let estimates = router.estimates();
-    let stacks_recorded = ["c", "py"].into_iter().any(|key| process.config(key).is_some_and(|depth| depth != "0"));
+    let stacks_recorded = process.settings().has_stacks();
     let claim = room.claim(directory, &estimates, stacks_recorded && router.has_inline_stacks())?;
     room::beyond_viewer(place.format, &estimates).for_each(notice);
     Ok(Some(claim))
@@ -348,8 +349,8 @@ fn start_row(id: u64, start_ns: u64, first_ns: u64, process: u32) -> Row<'static
 fn write_config(process: &Process, directory: &Path) -> Result<PathBuf, ExportError> {
     create_directories(directory)?;
     let path = directory.join(CONFIG_FILE);
-    let setting = |key: &str| process.config(key);
-    let content = RunConfig::new(&setting).to_json().map_err(ExportError::write(&path))?;
+    let settings = process.settings();
+    let content = RunConfig::new(settings).to_json().map_err(ExportError::write(&path))?;
     let partial = PartialFile::create(&path, CONFIG_MODE)?;
     partial.file().write_all(&content).map_err(ExportError::write(&path))?;
     partial.commit()

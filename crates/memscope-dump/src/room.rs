@@ -5,6 +5,7 @@
 use crate::error::ExportError;
 use crate::format::{Format, StackForm};
 use memscope_model::Process;
+use memscope_model::record_settings::Mask;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -26,12 +27,13 @@ pub(crate) struct FileEstimate {
 
 /// What the files can come to, as far as the size of the recording tells; too much rather than too little.
 pub(crate) fn most_bytes(process: &Process, stacks: Option<StackForm>) -> u64 {
-    let number = |key: &str| process.config(key).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
-    let host_only = process.config("npu") == Some("0");
+    let settings = process.settings();
+    let depth = |depth: Option<u32>| u64::from(depth.unwrap_or(0));
+    let host_only = settings.npus == Some(Mask::NONE);
     let frames = match stacks {
         Some(StackForm::Table) => 0,
         None if host_only => 0,
-        _ => number("c") + number("py"),
+        _ => depth(settings.c_depth) + depth(settings.python_depth),
     };
     let rows = process.recorded_bytes() / LEAST_EVENT_BYTES;
     rows.saturating_mul(LONG_ROW_BYTES + frames * LONG_FRAME_BYTES)

@@ -136,6 +136,13 @@ settings! {
     "watch" watch: Escaped<'a>;
 }
 
+impl RecordSettings<'_> {
+    /// Whether stacks of either kind were asked for.
+    pub fn has_stacks(&self) -> bool {
+        self.c_depth.unwrap_or(0) > 0 || self.python_depth.unwrap_or(0) > 0
+    }
+}
+
 fn split(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|byte| *byte == separator)?;
     Some((text.get(..at)?, text.get(at + 1..)?))

@@ -42,7 +42,6 @@ mod process;
 mod ranges;
 mod replay;
 mod selection;
-mod settings;
 mod stacks;
 mod state;
 mod steps;

@@ -1,6 +1,5 @@
 //! One recorded process.
 use crate::replay::Replay;
-use crate::settings::Settings;
 use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
 use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, Stacks, State, TraceEvent};
 use memscope_format::decode::Spool;
@@ -14,7 +13,6 @@ use std::sync::Arc;
 /// A process directory, opened: a [`TraceSource`].
 pub struct Process {
     spool: Arc<Spool>,
-    settings: Settings,
     /// While a pass is under way it has them.
     stacks: Stacks,
     pass: Pass,
@@ -40,9 +38,8 @@ impl Process {
             return Err(ModelError::NoRecording { path: directory.to_owned() });
         };
         let spool = Arc::new(Spool::open(&spool)?);
-        let settings = Settings::parse(&spool.process().config);
         let stacks = no_stacks(&spool.process().settings());
-        Ok(Process { spool, settings, stacks, pass: Pass::Before })
+        Ok(Process { spool, stacks, pass: Pass::Before })
     }
 
     pub fn info(&self) -> &ProcessInfo {
@@ -52,11 +49,6 @@ impl Process {
     /// What the recorder was told.
     pub fn settings(&self) -> RecordSettings<'_> {
         self.spool.process().settings()
-    }
-
-    /// A setting the process was recorded with, e.g. `c`, the number of native frames.
-    pub fn config(&self, key: &str) -> Option<&str> {
-        self.settings.get(key)
     }
 
     /// How much was recorded, known without reading it: bytes of records.

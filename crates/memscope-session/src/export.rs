@@ -99,12 +99,12 @@ pub struct ExportWishes {
 
 impl ExportWishes {
     fn format_for(&self, process: &Process) -> Format {
-        let recorded = process.config("format").and_then(|code| Format::from_code(code.parse().ok()?));
+        let recorded = process.settings().data_format.and_then(Format::from_code);
         self.format.or(recorded.filter(|format| *format != Format::NoFiles)).unwrap_or_default()
     }
 
     fn stacks_for(&self, process: &Process) -> Option<StackForm> {
-        self.stacks.or_else(|| process.config("stacks").and_then(StackForm::from_word))
+        self.stacks.or_else(|| process.settings().stacks.and_then(StackForm::from_word))
     }
 
     /// Where the files of the process recorded in `directory` go.
@@ -221,9 +221,8 @@ fn export_one(
         return Err(ExportError::Cancelled);
     }
     let mut process = Process::open(directory)?;
-    let setting = |key: &str| process.config(key);
-    let brand = setting("brand").and_then(Brand::from_name).unwrap_or_default();
-    let dump_events = setting("dump").and_then(|bits| bits.parse().ok()).map_or(DumpEvents::ALL, DumpEvents::from_bits);
+    let brand = process.settings().brand.and_then(Brand::from_name).unwrap_or_default();
+    let dump_events = process.settings().dump.map_or(DumpEvents::ALL, DumpEvents::from_bits);
     let mut symbolizer = Symbolizer::sharing(&shared.symbols);
     let mut usage = Usage::new();
     let (sampled, sampling_problem) = shared.sampled.process(&process, directory);

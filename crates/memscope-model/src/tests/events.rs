@@ -189,14 +189,15 @@ fn what_the_recorder_knows_to_be_missing_is_passed_on() {
     let mut spool = SpoolBuilder::new();
     let lane = spool.lane(1);
     spool.alloc(lane, 1, 0x10, 10, 0).lose(lane, 7).stopped(StopReason::WriteFailed, 28).process(99, 5);
-    spool.config("c=20;py=10;x=%3B;dir=/a;b");
+    spool.config("c=20;py=10;watch=%3B;dir=/a;b");
     let mut recorded = record(&mut spool);
     let (_, outcome) = replay(&mut recorded.process);
     assert_eq!(outcome.lost_events, 7);
     assert_eq!(outcome.stopped, Some(Stopped { reason: StopReason::WriteFailed, errno: 28 }));
     assert_eq!((recorded.process.info().pid, recorded.process.info().run_id), (99, 5));
-    assert_eq!(recorded.process.config("x"), Some(";"));
-    assert_eq!(recorded.process.config("dir"), Some("/a;b"));
+    let settings = recorded.process.settings();
+    assert_eq!((settings.c_depth, settings.dir), (Some(20), Some(b"/a;b".as_slice())));
+    assert_eq!(settings.watch.map(|watch| watch.to_string()).as_deref(), Some(";"));
 }
 
 #[test]

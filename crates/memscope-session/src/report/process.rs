@@ -147,8 +147,7 @@ impl ProcessReport {
         symbolizer: &mut Symbolizer,
     ) -> ProcessReport {
         let info = process.info();
-        let depth = |key| process.config(key).and_then(|depth| depth.parse::<u32>().ok()).unwrap_or(0);
-        let stacks_recorded = depth("c") > 0 || depth("py") > 0;
+        let stacks_recorded = process.settings().has_stacks();
         let mut sites = CallSites { stacks: process.stacks(), symbolizer };
         let shown = if usage.pools().len() > MANY_POOLS { SITES_OF_MANY_POOLS } else { SITES };
         let mut pools: Vec<PoolReport> = usage
@@ -162,8 +161,8 @@ impl ProcessReport {
         pools.sort_by_key(|pool| (pool.device, pool.pool));
         let refused = outcome.out_of_memory.iter().take(REFUSALS);
         let refusals = refused.map(|refused| refusal(refused, info, stacks_recorded, &mut sites)).collect();
-        let mut notes = notes_of(info, directory, depth("py") > 0);
-        if process.config("cpu") == Some("1") {
+        let mut notes = notes_of(info, directory, process.settings().python_depth.unwrap_or(0) > 0);
+        if process.settings().cpu == Some(true) {
             notes.extend(own_allocator::note(&info.executable, &outcome));
         }
         outcome.forget_live_blocks();

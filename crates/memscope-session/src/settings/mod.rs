@@ -6,6 +6,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use crate::brand::Brand;
+use memscope_format::settings::{analysis, event, level};
 use values::Watch;
 
 pub use memscope_dump::format::{FORMAT_CHOICES, FORMAT_HELP, FORMAT_WORDS};
@@ -92,14 +93,14 @@ impl NpuSelection {
     }
 }
 
-/// Bits as in the record configuration: 1 op, 2 kernel.
+/// Bits as recordings have them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LevelSet(u8);
 
 impl LevelSet {
     pub const NONE: Self = Self(0);
-    pub const OP: Self = Self(1);
-    pub const KERNEL: Self = Self(2);
+    pub const OP: Self = Self(level::OPERATOR);
+    pub const KERNEL: Self = Self(level::KERNEL);
 
     pub const fn bits(self) -> u8 {
         self.0
@@ -112,16 +113,16 @@ impl std::ops::BitOrAssign for LevelSet {
     }
 }
 
-/// Bits as in the record configuration: 1 alloc, 2 free, 4 launch, 8 access.
+/// Bits as recordings have them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventSet(u8);
 
 impl EventSet {
     pub const NONE: Self = Self(0);
-    pub const ALLOC: Self = Self(1);
-    pub const FREE: Self = Self(2);
-    pub const LAUNCH: Self = Self(4);
-    pub const ACCESS: Self = Self(8);
+    pub const ALLOC: Self = Self(event::ALLOC);
+    pub const FREE: Self = Self(event::FREE);
+    pub const LAUNCH: Self = Self(event::LAUNCH);
+    pub const ACCESS: Self = Self(event::ACCESS);
 
     pub const fn bits(self) -> u8 {
         self.0
@@ -172,12 +173,16 @@ impl Analysis {
     pub const NONE: Self = Self { leaks: false, decompose: false, inefficient: false, oom: None };
     pub const DEFAULT: Self = Self { leaks: true, ..Self::NONE };
 
-    /// Bits as in the record configuration.
+    /// As recordings have them.
     pub fn bits(self) -> u8 {
-        u8::from(self.leaks)
-            | u8::from(self.decompose) << 1
-            | u8::from(self.inefficient) << 2
-            | u8::from(self.oom.is_some()) << 3
+        [
+            (self.leaks, analysis::LEAKS),
+            (self.decompose, analysis::DECOMPOSE),
+            (self.inefficient, analysis::INEFFICIENT),
+            (self.oom.is_some(), analysis::OUT_OF_MEMORY),
+        ]
+        .into_iter()
+        .fold(0, |bits, (is_asked_for, bit)| if is_asked_for { bits | bit } else { bits })
     }
 }
 
