@@ -68,7 +68,7 @@ impl<'a> Attributes<'a> {
     pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, String> {
         match self.get(key) {
             None | Some(b"N/A") => Ok(None),
-            Some(text) => match number(text) {
+            Some(text) => match number(text.trim_ascii()) {
                 Some(number) => Ok(Some(number)),
                 None => Err(format!("{key} is no number in the attributes: {:?}", String::from_utf8_lossy(text))),
             },
@@ -88,13 +88,16 @@ impl<'a> Attributes<'a> {
     /// known key follows.
     fn parse_plain(&mut self, inside: &'a [u8]) -> Option<()> {
         let mut rest = inside;
+        // Blanks before keys are those of the style, and stand before values, too; others are part of their text.
+        let mut is_spaced = false;
         while !rest.is_empty() {
             let colon = memchr::memchr(b':', rest)?;
             let key = rest[..colon].trim_ascii();
             let value = &rest[colon + 1..];
             let end = end_of_plain(value);
-            self.push(key, value[..end].trim_ascii());
             rest = value.get(end + 1..).unwrap_or_default();
+            is_spaced |= rest.starts_with(b" ");
+            self.push(key, if is_spaced { value[..end].trim_ascii() } else { &value[..end] });
         }
         Some(())
     }
@@ -130,14 +133,14 @@ impl<'a> Attributes<'a> {
 }
 
 fn end_of_plain(value: &[u8]) -> usize {
-    let numeric = value.first().is_some_and(u8::is_ascii_digit);
+    let numeric = value.trim_ascii_start().first().is_some_and(u8::is_ascii_digit);
     for comma in memchr::memchr_iter(b',', value) {
         let behind = value[comma + 1..].trim_ascii_start();
         let word =
             behind.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').unwrap_or(behind.len());
         let is_key = behind.get(word) == Some(&b':')
             && word > 0
-            && (numeric && number(&value[..comma]).is_some()
+            && (numeric && number(value[..comma].trim_ascii()).is_some()
                 || str::from_utf8(&behind[..word]).is_ok_and(key::is_known));
         if is_key {
             return comma;

@@ -51,6 +51,10 @@ impl Runs {
         Runs { limits, ..Runs::default() }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.spilled.is_empty()
+    }
+
     /// `text` is that of a note.
     pub(crate) fn push(&mut self, mut record: Record, text: &[u8]) -> io::Result<()> {
         if let What::Note { texts, .. } = &mut record.what {

@@ -66,8 +66,6 @@ struct Findings {
     /// Bad rows of the file at hand.
     bad_rows: u64,
     unknown_rows: u64,
-    /// Files that could be opened.
-    readable: usize,
     first_error: Option<ReadError>,
 }
 
@@ -249,7 +247,6 @@ impl Reading {
             Ok(file) => file,
             Err(error) => return self.findings.add_file(path.to_owned(), error),
         };
-        self.findings.readable += 1;
         let mut facts =
             FileFacts { number: self.opened, quoted_texts: file.has_quoted_texts(), ..FileFacts::default() };
         self.opened = self.opened.saturating_add(1);
@@ -281,7 +278,7 @@ impl Reading {
 
     fn finish(self, path: &Path) -> Result<(Contents, Stacks), ReadError> {
         let Reading { rows, runs, findings, .. } = self;
-        if let Some(error) = findings.first_error.filter(|_| findings.readable == 0) {
+        if let Some(error) = findings.first_error.filter(|_| runs.is_empty()) {
             return Err(error);
         }
         let sorted = runs.finish().map_err(|source| ReadError::Order { path: path.to_owned(), source })?;
