@@ -18,6 +18,9 @@ pub const COLUMNS: [&str; 12] = [
     "Call Stack(C)",
 ];
 
+/// The header of the csv of stacks and the columns of its table.
+pub const STACK_COLUMNS: [&str; 3] = ["ID", "Caller", "Frame"];
+
 /// A cell that has nothing to say.
 pub const NOT_APPLICABLE: &str = "N/A";
 

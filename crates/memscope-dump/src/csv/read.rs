@@ -6,7 +6,7 @@
 use crate::read::cells::{Cell, Column, Header, RowCells};
 use crate::read::error::ReadError;
 use crate::read::{RowFile, VisitRow};
-use crate::rows::Event;
+use crate::rows::{Event, STACK_COLUMNS};
 use memchr::{memchr, memchr2};
 use memscope_model::RowPlace;
 use std::borrow::Cow;
@@ -161,8 +161,9 @@ impl RowFile for CsvRows {
             return Ok(());
         }
         let mut rows = CsvRows::open_any(&path)?;
-        if !rows.header.has(Column::Id) {
-            return Err(ReadError::Foreign { path, why: "its first line has no column \"ID\"".to_owned() });
+        if !rows.header.has(Column::Id) || !rows.header.has(Column::Frame) {
+            let why = format!("its first line is not {:?}", STACK_COLUMNS.join(","));
+            return Err(ReadError::Foreign { path, why });
         }
         while rows.read_some(visit)? {}
         Ok(())

@@ -69,7 +69,8 @@ pub(crate) fn number(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// What a cell is about. The first are [`COLUMNS`], in that order; then those that only the first generation has.
+/// What a cell is about. The first are [`COLUMNS`], in that order; then those that only the first generation has, and
+/// those of the table of stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Column {
     Id,
@@ -86,10 +87,13 @@ pub(crate) enum Column {
     CStack,
     Size,
     Reserved,
+    /// Of a frame, in the table of stacks.
+    Caller,
+    Frame,
 }
 
 impl Column {
-    const COUNT: usize = 14;
+    const COUNT: usize = 16;
     const OF_COLUMNS: [Column; 12] = [
         Column::Id,
         Column::Event,
@@ -113,6 +117,8 @@ impl Column {
             "Addr" => Some(Column::Pointer),
             "Size(byte)" => Some(Column::Size),
             "Total Reserved(byte)" => Some(Column::Reserved),
+            "Caller" => Some(Column::Caller),
+            "Frame" => Some(Column::Frame),
             _ => None,
         })
     }

@@ -6,6 +6,7 @@
 pub(crate) mod attributes;
 pub(crate) mod cells;
 pub(crate) mod error;
+mod frames;
 mod note;
 mod record;
 mod row;

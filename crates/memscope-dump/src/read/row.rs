@@ -1,6 +1,7 @@
 //! The cells of a row as a record.
 use super::attributes::Attributes;
-use super::cells::{Cell, Column, RowCells, number};
+use super::cells::{Cell, Column, RowCells};
+use super::frames::{FrameTable, InnermostFrames, frame_number};
 use super::note::{KeptTexts, keep_texts, note_of, number_of_range_end};
 use super::record::{Record, Texts, What, device};
 use crate::rows::{DeviceId, Event, EventType, NOT_APPLICABLE, key, value};
@@ -40,7 +41,7 @@ pub(crate) struct RowReader {
     pub(crate) stacks: Stacks,
     /// Only rows of this process, if one is named.
     process: Option<u32>,
-    /// Rows whose stack is not in the file of stacks.
+    /// Rows whose stack is not in the table of stacks, or not all of it.
     pub(crate) missing_stacks: u64,
     /// Ends of ranges say the text of their start: then a number in one is of a range that was not seen.
     pub(crate) ranges_end_by_text: bool,
@@ -53,8 +54,7 @@ pub(crate) struct RowReader {
 #[derive(Debug, Default)]
 pub(crate) struct FileFacts {
     pub(crate) number: u16,
-    /// By the numbers of the file of stacks.
-    pub(crate) stacks: FxHashMap<u64, StackId>,
+    pub(crate) frames: FrameTable,
     pub(crate) quoted_texts: bool,
 }
 
@@ -67,7 +67,7 @@ impl RowReader {
     pub(crate) fn read(
         &mut self,
         cells: &RowCells<'_>,
-        file: &FileFacts,
+        file: &mut FileFacts,
         sequence: u64,
         texts: &mut Vec<u8>,
     ) -> Result<Record, Refused> {
@@ -116,13 +116,6 @@ impl RowReader {
         };
         let stack = self.stack(cells.get(Column::PythonStack), cells.get(Column::CStack), file);
         Ok(Record { time_ns, id, thread, stack, device, file: file.number, what })
-    }
-
-    /// A row of a file of stacks: its number, and the stack.
-    pub(crate) fn read_stack(&mut self, cells: &RowCells<'_>) -> Option<(u64, StackId)> {
-        let id = cells.get(Column::Id).number()?;
-        let (python, c) = (cells.get(Column::PythonStack).bytes(), cells.get(Column::CStack).bytes());
-        Some((id, self.intern(frames_of(&python), frames_of(&c))))
     }
 
     fn memory(
@@ -201,7 +194,7 @@ impl RowReader {
         module.unwrap_or(u8::MAX)
     }
 
-    fn stack(&mut self, python: Cell<'_>, c: Cell<'_>, file: &FileFacts) -> StackId {
+    fn stack(&mut self, python: Cell<'_>, c: Cell<'_>, file: &mut FileFacts) -> StackId {
         let (Cell::Text(python), Cell::Text(c)) = (python, c) else {
             return match (python, c) {
                 (Cell::Text(_), _) => self.stack(python, Cell::Text(b""), file),
@@ -213,8 +206,10 @@ impl RowReader {
             return StackId::NONE;
         }
         let (python, c) = (frames_of(python), frames_of(c));
-        if let Some(id) = stack_number(python).or_else(|| stack_number(c)) {
-            return file.stacks.get(&id).copied().unwrap_or_else(|| {
+        let (of_python, of_c) = (frame_number(python), frame_number(c));
+        if of_python.is_some() || of_c.is_some() {
+            let innermost = InnermostFrames { python: of_python.unwrap_or(0), c: of_c.unwrap_or(0) };
+            return file.frames.stack(innermost, &mut self.stacks).unwrap_or_else(|| {
                 self.missing_stacks += 1;
                 StackId::NONE
             });
@@ -236,12 +231,6 @@ impl RowReader {
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.is_empty())
-}
-
-/// `#<id>`.
-fn stack_number(cell: &[u8]) -> Option<u64> {
-    let digits = cell.strip_prefix(b"#")?;
-    digits.first()?.is_ascii_digit().then(|| number(digits))?
 }
 
 /// A cell of frames without what stands for none, and without the quotes that the existing tool leaves in databases.

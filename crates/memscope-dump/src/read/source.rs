@@ -250,10 +250,8 @@ impl Reading {
         let mut facts =
             FileFacts { number: self.opened, quoted_texts: file.has_quoted_texts(), ..FileFacts::default() };
         self.opened = self.opened.saturating_add(1);
-        let rows = &mut self.rows;
-        let stacks = file.read_stacks(&mut |_, row| {
-            facts.stacks.extend(row.ok().and_then(|cells| rows.read_stack(cells)));
-        });
+        let frames = &mut facts.frames;
+        let stacks = file.read_stacks(&mut |_, row| row.map_or((), |cells| frames.read(cells)));
         if let Err(error) = stacks {
             self.findings.damage.push(Damage::File { file: path.to_owned(), why: error.to_string() });
         }

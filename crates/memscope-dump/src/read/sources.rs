@@ -2,8 +2,8 @@
 use super::RowFile;
 use super::error::ReadError;
 use super::source::FileSource;
+use crate::Brand;
 use crate::csv::read::{self as csv_read, CsvRows};
-use crate::destination::{Brand, Format};
 use crate::sqlite::read::{self as sqlite_read, DbRows};
 use memscope_model::{ModelError, Process, TraceSource, survey_processes};
 use std::collections::BTreeMap;
@@ -130,13 +130,24 @@ fn find_dumps(directory: &Path, levels: u32, files: &mut Vec<PathBuf>) {
     }
 }
 
+/// What a file's name says it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Csv,
+    Database,
+}
+
 /// `memscope_dump_<digits>.csv` and its kin.
-fn form_of_name(path: &Path) -> Option<Format> {
+fn form_of_name(path: &Path) -> Option<Form> {
     let name = path.file_name()?.to_str()?;
     let rest = [Brand::MsMemScope, Brand::MsLeaks].iter().find_map(|brand| name.strip_prefix(brand.table()))?;
     let (time, extension) = rest.strip_prefix('_')?.split_once('.')?;
     let is_time = !time.is_empty() && time.bytes().all(|byte| byte.is_ascii_digit());
-    let form = [Format::Csv, Format::Db].into_iter().find(|format| format.extension() == extension)?;
+    let form = match extension {
+        "csv" => Form::Csv,
+        "db" => Form::Database,
+        _ => return None,
+    };
     is_time.then_some(form)
 }
 
@@ -148,8 +159,8 @@ fn groups(files: Vec<PathBuf>) -> Vec<Group> {
         groups.entry(root).or_default().push(file);
     }
     let group = |(root, mut files): (PathBuf, Vec<PathBuf>)| {
-        if files.iter().any(|file| form_of_name(file) == Some(Format::Csv)) {
-            files.retain(|file| form_of_name(file) == Some(Format::Csv));
+        if files.iter().any(|file| form_of_name(file) == Some(Form::Csv)) {
+            files.retain(|file| form_of_name(file) == Some(Form::Csv));
         }
         let name = root.file_name().unwrap_or_default().to_string_lossy();
         Group { pid: pid_of_name(&name), files, root }

@@ -1,6 +1,6 @@
 //! Reads the SQLite form of a dump, ours and the existing tool's. Never writes, not even a journal beside the file.
 use super::APPLICATION_ID;
-use crate::destination::Brand;
+use crate::Brand;
 use crate::read::cells::{Cell, Column, Header, RowCells};
 use crate::read::error::ReadError;
 use crate::read::{RowFile, VisitRow};

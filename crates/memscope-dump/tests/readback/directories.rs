@@ -90,8 +90,8 @@ fn one_bad_file_of_a_process_costs_no_other() {
 }
 
 /// Rows whose stacks are told once, in a file or table of their own.
-const NUMBERED: &str = r##"1,MALLOC,HOST,N/A,101,1,1,cpu,0x10,"{allocation_id:1,size:8}","#7","#7"
-2,MALLOC,HOST,N/A,102,1,1,cpu,0x20,"{allocation_id:2,size:8}",,"#9"
+const NUMBERED: &str = r##"1,MALLOC,HOST,N/A,101,1,1,cpu,0x10,"{allocation_id:1,size:8}",#2,#6
+2,MALLOC,HOST,N/A,102,1,1,cpu,0x20,"{allocation_id:2,size:8}",,"#4"
 3,MALLOC,HOST,N/A,103,1,1,cpu,0x30,"{allocation_id:3,size:8}",,"#8"
 4,MALLOC,HOST,N/A,104,1,1,cpu,0x40,"{allocation_id:4,size:8}",,"main
 _start"
@@ -102,7 +102,8 @@ fn assert_stacks(source: &mut dyn TraceSource) {
     let stack = |event: &String| event[event.find("stack ").unwrap() + 6..event.find(" used").unwrap()].to_owned();
     let stacks: Vec<String> = seen.events.iter().map(stack).collect();
     let main = r#"([], ["main", "_start"])"#;
-    assert_eq!(stacks, [r#"(["a.py(1): f", "b.py(2): g"], ["malloc"])"#, main, "([], [])", main]);
+    let both = r#"(["a.py(1): f", "b.py(2): g"], ["main", "main", "_start"])"#;
+    assert_eq!(stacks, [both, main, "([], [])", main]);
     assert_eq!(source.stacks().len(), 2);
     // One is not in the file.
     assert_eq!((outcome.events_without_stack, outcome.damage), (1, Vec::new()));
@@ -114,19 +115,20 @@ fn stacks_may_be_told_once_beside_the_rows() {
     for brand in ["memscope", "leaks"] {
         let path = root.path().join(format!("{brand}_dump_1.csv"));
         write(&path, NUMBERED);
-        let stacks =
-            "ID,Call Stack(Python),Call Stack(C)\n7,\"a.py(1): f\nb.py(2): g\",\"malloc\"\n9,,\"main\n_start\"\n";
+        // A frame below its caller; 5 has a caller that is none, and 8 hangs below it.
+        let stacks = "ID,Caller,Frame\n1,,b.py(2): g\n2,1,\"a.py(1): f\"\n3,,_start\n4,3,main\n6,4,#4\n5,5,x\n8,5,y\n";
         fs::write(root.path().join(format!("{brand}_stacks_1.csv")), stacks).unwrap();
         assert_stacks(&mut *open(&path).unwrap());
 
         let path = root.path().join(format!("{brand}_dump_1.db"));
         let connection = Connection::open(&path).unwrap();
         let columns: Vec<String> = HEADER.split(',').map(|column| format!("\"{column}\"")).collect();
-        let stack_columns = "\"ID\" INTEGER PRIMARY KEY, \"Call Stack(Python)\" TEXT, \"Call Stack(C)\" TEXT";
+        let stack_columns = "\"ID\" INTEGER PRIMARY KEY, \"Caller\" INTEGER, \"Frame\" TEXT";
         connection
             .execute_batch(&format!(
                 "CREATE TABLE {brand}_dump ({}); CREATE TABLE {brand}_stacks ({stack_columns});
-                 INSERT INTO {brand}_stacks VALUES (7, 'a.py(1): f\nb.py(2): g', 'malloc'), (9, '', 'main\n_start');",
+                 INSERT INTO {brand}_stacks VALUES (1, NULL, 'b.py(2): g'), (2, 1, 'a.py(1): f'), (3, NULL, '_start'),
+                 (4, 3, 'main'), (6, 4, '#4'), (5, 5, 'x'), (8, 5, 'y');",
                 columns.join(",")
             ))
             .unwrap();
