@@ -6,6 +6,8 @@
 //!
 //! The caller's duties: show [`Exported::problems`] to the user.
 //!
+//! Such files, and those of the existing tool, are read back as traces: [`open`] and [`sources`] take whatever is at a path.
+//!
 //! What stays in memory is what the model keeps, one text for each distinct frame, and for a database the addresses of
 //! live blocks; of the files, what is being written and what waits for it.
 #![forbid(unsafe_code)]
