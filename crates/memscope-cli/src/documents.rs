@@ -64,7 +64,7 @@ const MAN_BEFORE_OPTIONS: &str = r".SH SYNOPSIS
 \fB@NAME@\fR [\fIoptions\fR] \-\- \fIprogram\fR [\fIarguments\fR]
 \fB@NAME@\fR \-\-compare \-\-input=\fIbase\fR,\fIcompared\fR
 \fB@NAME@ export\fR \fIdir\fR [\-\-format \fIcsv\fR|\fIdb\fR]
-\fB@NAME@ info\fR \fIdir\fR
+\fB@NAME@ info\fR \fIdir\fR [\-\-all]
 .fi
 .SH DESCRIPTION
 Runs the program, records its memory events on Ascend NPUs and, with \fB\-\-device=cpu\fR, on the host, and writes
@@ -75,8 +75,8 @@ Options stand before the program. After its name, and only where no \fB\-\-\fR i
 \fI\-\-name=value\fR that is a valid option is taken too, with a note; after \fB\-\-\fR nothing is touched.
 Lists are separated by commas, ASCII or full-width. A repeated option replaces the earlier one.
 .PP
-\fBexport\fR writes the csv or db files of an earlier run again, \fBinfo\fR says what a run recorded; both take an
-output directory, a process directory or a spool directory. A program called \fBexport\fR or \fBinfo\fR is run with
+\fBexport\fR writes the csv or db files of an earlier run again, \fBinfo\fR says what a run recorded (of many processes
+the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a process directory or a spool directory. A program called \fBexport\fR or \fBinfo\fR is run with
 \fB\-\-\fR before its name.
 ";
 
@@ -84,10 +84,14 @@ const MAN_AFTER_OPTIONS: &str = r".SH EXIT STATUS
 That of the program; if a signal ended the program, the same signal ends \fB@NAME@\fR. Otherwise:
 .TP
 \fB1\fR
-A part of the installation is missing or failed.
+A part of the installation is missing or failed; of \fBexport\fR and \fBinfo\fR: a recording cannot be read.
 .TP
 \fB2\fR
 An option is wrong or the program cannot be recorded. Nothing was created.
+.TP
+\fB3\fR
+The program ended with status 0, but not all files of its recording could be written (a full disk, Ctrl\-C during the
+export); the summary names them, and \fBexport\fR writes them later.
 .TP
 \fB126\fR, \fB127\fR
 The program cannot be executed; the program was not found.
@@ -116,7 +120,7 @@ fn top_command(brand: Brand, purpose: Purpose) -> Command {
         .override_usage(format!(
             "{name} [options] <program> [arguments]...\n       {name} [options] -- <program> [arguments]...\n       \
              {name} --compare --input=<base>,<compared>\n       {name} export <dir> [--format csv|db]\n       \
-             {name} info <dir>",
+             {name} info <dir> [--all]",
             name = brand.name()
         ))
         .after_help(

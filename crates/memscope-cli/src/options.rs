@@ -21,6 +21,7 @@ pub enum OptionId {
     Quiet,
     Compare,
     Input,
+    All,
 }
 
 /// What completions offer for a value.
@@ -240,6 +241,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         }),
         help: "The two results for --compare, e.g. --input=/home/a/run1,/home/a/run2",
     },
+    OptionSpec {
+        id: OptionId::All,
+        names: &["all"],
+        shorts: &[],
+        value: None,
+        help: "Of info: everything about each process, however many there are [default: the ten largest of many]",
+    },
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -275,7 +283,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         id: SubCommand::Info,
         name: "info",
         operand: Some(("DIR", "one directory: an output directory, a process directory or a spool directory")),
-        options: &[OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help],
+        options: &[OptionId::All, OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help],
         hidden: false,
         help: "Say what an earlier run recorded",
     },

@@ -84,7 +84,7 @@ fn sub_command(
         SubCommand::Export => {
             Intent::Export(ExportSettings { directory: directory()?, data_format: draft.data_format, brand })
         }
-        SubCommand::Info => Intent::Info(InfoSettings { directory: directory()?, brand }),
+        SubCommand::Info => Intent::Info(InfoSettings { directory: directory()?, all: draft.all, brand }),
         SubCommand::Completions => Intent::Completions(match operand()?.to_str() {
             Some("bash") => Shell::Bash,
             Some("zsh") => Shell::Zsh,
@@ -113,6 +113,7 @@ struct Draft {
     verbose: bool,
     quiet: bool,
     compare: bool,
+    all: bool,
     inputs: Option<(PathBuf, PathBuf)>,
 }
 
@@ -135,6 +136,7 @@ impl Default for Draft {
             verbose: false,
             quiet: false,
             compare: false,
+            all: false,
             inputs: None,
         }
     }
@@ -172,6 +174,7 @@ impl Draft {
             OptionId::Verbose => self.verbose = true,
             OptionId::Quiet => self.quiet = true,
             OptionId::Compare => self.compare = true,
+            OptionId::All => self.all = true,
             OptionId::Help | OptionId::Version | OptionId::Output | OptionId::Input => {}
         }
         Ok(())
@@ -199,6 +202,9 @@ impl Draft {
         }
         if self.inputs.is_some() {
             notes.push(String::from("--input is used with --compare only; it has no effect here"));
+        }
+        if self.all {
+            notes.push(String::from("--all is used with info only; it has no effect here"));
         }
         let output = self.output.clone().unwrap_or_else(|| PathBuf::from(brand.default_output_dir()));
         let output_dir = std::path::absolute(&output)

@@ -59,8 +59,8 @@ impl Stacks {
     /// The calling thread's stack; defines what is new in it.
     ///
     /// # Safety
-    /// `entry` describes a live hook frame of the calling thread, which owns this lane.
-    pub(crate) unsafe fn capture(&mut self, entry: Entry, writer: &mut Writer) -> StackRef {
+    /// The calling thread owns this lane.
+    pub(crate) unsafe fn capture(&mut self, entry: Entry<'_>, writer: &mut Writer) -> StackRef {
         let epoch = c::unload_epoch();
         if epoch != self.epoch {
             self.epoch = epoch;
@@ -68,7 +68,7 @@ impl Stacks {
         }
         let mut stack = StackRef::NONE;
         if self.c_depth != 0 {
-            // SAFETY: the caller vouches for the entry.
+            // SAFETY: the entry is that of a hook at work on this thread.
             stack.c = unsafe {
                 self.c.capture(entry.stack_pointer, entry.frame_pointer, self.c_depth, &mut self.tree, writer).0
             };
