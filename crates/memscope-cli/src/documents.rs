@@ -76,7 +76,8 @@ Options stand before the program. After its name, and only where no \fB\-\-\fR i
 Lists are separated by commas, ASCII or full-width. A repeated option replaces the earlier one.
 .PP
 \fBexport\fR writes the csv or db files of an earlier run again, \fBinfo\fR says what a run recorded (of many processes
-the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a process directory or a spool directory. A program called \fBexport\fR or \fBinfo\fR is run with
+the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a process directory or a spool directory, \fBinfo\fR
+also a csv or db file, or a directory of such files, of this tool or the existing one. A program called \fBexport\fR or \fBinfo\fR is run with
 \fB\-\-\fR before its name.
 ";
 

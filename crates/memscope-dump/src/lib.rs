@@ -33,4 +33,4 @@ pub use error::ExportError;
 pub use export::{CONFIG_FILE, DumpEvents, ExportOptions, Exported, SampledUsage, UsageLookup, export_process};
 pub use read::error::ReadError;
 pub use read::source::FileSource;
-pub use read::sources::{Source, Sources, open, sources};
+pub use read::sources::{Source, Sources, file_sources, open, sources};

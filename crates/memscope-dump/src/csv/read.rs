@@ -12,7 +12,6 @@ use memscope_model::RowPlace;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
-use std::mem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -419,7 +418,7 @@ pub(crate) fn processes(path: &Path) -> Result<Vec<u32>, ReadError> {
     let mut last = None;
     let mut look = |_: RowPlace, row: crate::read::FoundRow<'_>| {
         let Some(process) = row.ok().and_then(|row| row.get(Column::Process).number()) else { return };
-        if mem::replace(&mut last, Some(process)) != Some(process)
+        if last.replace(process) != Some(process)
             && let Ok(process) = u32::try_from(process)
             && !seen.contains(&process)
         {
@@ -435,8 +434,10 @@ mod tests {
     use super::*;
     use crate::rows::COLUMNS;
 
-    /// Names and attributes of the rows, or why there are none.
-    fn read(text: &[u8]) -> Vec<(u64, Result<(String, String), String>)> {
+    /// The line of a row, and its name and attributes, or why there are none.
+    type Seen = (u64, Result<(String, String), String>);
+
+    fn read(text: &[u8]) -> Vec<Seen> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let mut rows = CsvRows::open(file.path()).unwrap();
@@ -456,7 +457,7 @@ mod tests {
         format!("{}\n{rows}", COLUMNS.join(",")).into_bytes()
     }
 
-    fn good(line: u64, name: &str, attributes: &str) -> (u64, Result<(String, String), String>) {
+    fn good(line: u64, name: &str, attributes: &str) -> Seen {
         (line, Ok((name.to_owned(), attributes.to_owned())))
     }
 

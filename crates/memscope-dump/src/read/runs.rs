@@ -141,6 +141,12 @@ impl Sorted {
         self.records.len() as u64 + self.runs.iter().map(|run| run.records).sum::<u64>()
     }
 
+    /// Of the first record; 0 if there is none.
+    pub(crate) fn first_time_ns(&self) -> io::Result<u64> {
+        let first = self.next(&mut self.cursor()?, &mut Vec::new())?;
+        Ok(first.map_or(0, |record| record.time_ns))
+    }
+
     pub(crate) fn cursor(&self) -> io::Result<Cursor> {
         let mut cursor = Cursor { at: 0, heads: Vec::new(), order: BinaryHeap::new() };
         for run in 0..self.runs.len() {

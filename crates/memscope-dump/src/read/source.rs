@@ -27,10 +27,12 @@ const SHARE_OF_READING: f64 = 0.8;
 /// The dump files of one process, one for each device, merged by time: a [`TraceSource`].
 ///
 /// The rows are read once, in the first steps, which give no events; what stays in memory or in a temporary file is a
-/// record of 72 bytes a row.
+/// record of 72 bytes a row. When the recording began is not in the files: it is taken to be the time of the first row.
 pub struct FileSource {
     files: Vec<PathBuf>,
     pid: u32,
+    /// Of the first row, once it is known.
+    start_ns: u64,
     stage: Stage,
     /// Empty while [`FileSource::stage`] has them.
     stacks: Stacks,
@@ -95,7 +97,7 @@ impl FileSource {
     pub(crate) fn new(files: Vec<PathBuf>, pid: u32, process: Option<u32>) -> FileSource {
         let limits = RunLimits::default();
         let stage = Stage::Reading(Box::new(Reading::new(&files, process, limits)));
-        FileSource { files, pid, stage, stacks: Stacks::default(), last: None }
+        FileSource { files, pid, start_ns: 0, stage, stacks: Stacks::default(), last: None }
     }
 
     /// The files it is read from.
@@ -106,7 +108,7 @@ impl FileSource {
 
 impl TraceSource for FileSource {
     fn info(&self) -> TraceInfo {
-        TraceInfo { pid: self.pid, ..TraceInfo::default() }
+        TraceInfo { pid: self.pid, start_ns: self.start_ns, ..TraceInfo::default() }
     }
 
     fn step(&mut self, sinks: &mut [&mut dyn TraceSink]) -> Result<Status, ModelError> {
@@ -118,6 +120,8 @@ impl TraceSource for FileSource {
                     self.stage = Stage::Reading(reading);
                 } else {
                     let (contents, stacks) = reading.finish(&first_file)?;
+                    let order = |source| ReadError::Order { path: first_file, source };
+                    self.start_ns = contents.sorted.first_time_ns().map_err(order)?;
                     self.stacks = stacks;
                     self.stage = Stage::Read(Box::new(contents));
                 }

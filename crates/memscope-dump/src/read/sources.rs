@@ -41,11 +41,9 @@ pub fn open(path: &Path) -> Result<Box<dyn TraceSource>, ModelError> {
 /// The processes at `path`. Of one that has a recording its files are passed over; of one that has files of both forms,
 /// its databases.
 pub fn sources(path: &Path) -> Result<Sources, ModelError> {
-    let metadata = fs::metadata(path).map_err(ReadError::io(path))?;
     let mut sources = Sources::default();
-    if !metadata.is_dir() {
-        sources.add_files(Group { root: path.to_owned(), pid: None, files: vec![path.to_owned()] });
-        return Ok(sources);
+    if !fs::metadata(path).map_err(ReadError::io(path))?.is_dir() {
+        return Ok(file_sources(path, &[]));
     }
     let recordings = survey_processes(path, None)?;
     for directory in &recordings.processes {
@@ -55,14 +53,27 @@ pub fn sources(path: &Path) -> Result<Sources, ModelError> {
         }
     }
     sources.unreadable.extend(recordings.unreadable);
+    let recorded: Vec<PathBuf> = sources.found.iter().map(|source| source.path.clone()).collect();
+    let files = file_sources(path, &recorded);
+    sources.found.extend(files.found);
+    sources.unreadable.extend(files.unreadable);
+    Ok(sources)
+}
+
+/// As [`sources`], only dump files, and not those in the process directories `recorded`.
+pub fn file_sources(path: &Path, recorded: &[PathBuf]) -> Sources {
+    let mut sources = Sources::default();
+    if !path.is_dir() {
+        sources.add_files(Group { root: path.to_owned(), pid: None, files: vec![path.to_owned()] });
+        return sources;
+    }
     let mut files = Vec::new();
     find_dumps(path, MOST_LEVELS, &mut files);
-    for group in groups(files) {
-        if !sources.found.iter().any(|source| source.path == group.root) {
-            sources.add_files(group);
-        }
-    }
-    Ok(sources)
+    groups(files)
+        .into_iter()
+        .filter(|group| !recorded.contains(&group.root))
+        .for_each(|group| sources.add_files(group));
+    sources
 }
 
 impl Sources {
@@ -119,11 +130,7 @@ fn find_dumps(directory: &Path, levels: u32, files: &mut Vec<PathBuf>) {
         let path = entry.path();
         // Links are followed to files, not to directories, which may lead in a circle.
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() => {
-                if levels > 1 {
-                    find_dumps(&path, levels - 1, files);
-                }
-            }
+            Ok(kind) if kind.is_dir() && levels > 1 => find_dumps(&path, levels - 1, files),
             Ok(_) if form_of_name(&path).is_some() && path.is_file() => files.push(path),
             _ => {}
         }
