@@ -51,7 +51,7 @@ enum Stage {
 struct Reading {
     rows: RowReader,
     waiting: Vec<PathBuf>,
-    file: Option<(Box<dyn RowFile>, FileFacts)>,
+    file: Option<(Box<dyn RowFile + Send>, FileFacts)>,
     opened: u16,
     total: usize,
     runs: Runs,

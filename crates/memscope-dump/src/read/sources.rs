@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct Source {
     /// The process directory, or the file, where it is one alone.
     pub path: PathBuf,
-    pub trace: Box<dyn TraceSource>,
+    pub trace: Box<dyn TraceSource + Send>,
 }
 
 /// What was found at a path.
@@ -28,7 +28,7 @@ pub struct Sources {
 }
 
 /// The one process at `path`: a recording, a directory of dump files, or a file.
-pub fn open(path: &Path) -> Result<Box<dyn TraceSource>, ModelError> {
+pub fn open(path: &Path) -> Result<Box<dyn TraceSource + Send>, ModelError> {
     let mut sources = sources(path)?;
     match (sources.found.len(), sources.found.pop(), sources.unreadable.pop()) {
         (1, Some(source), _) => Ok(source.trace),
@@ -180,7 +180,8 @@ fn process_directory(file: &Path) -> Option<&Path> {
     let dump = file.parent()?;
     let device = dump.parent()?;
     let is_device = device.file_name()?.to_str()?.starts_with("device_");
-    (dump.file_name()? == "dump" && is_device).then(|| device.parent())?
+    let directory = device.parent().filter(|directory| !directory.as_os_str().is_empty());
+    (dump.file_name()? == "dump" && is_device).then_some(directory)?
 }
 
 /// `<brand>_<pid>_<time>_ascend`.
@@ -192,7 +193,7 @@ fn pid_of_name(name: &str) -> Option<u32> {
 }
 
 /// A file by what it is, not by its name.
-pub(crate) fn open_rows(path: &Path) -> Result<Box<dyn RowFile>, ReadError> {
+pub(crate) fn open_rows(path: &Path) -> Result<Box<dyn RowFile + Send>, ReadError> {
     Ok(match is_database(path)? {
         true => Box::new(DbRows::open(path)?),
         false => Box::new(CsvRows::open(path)?),

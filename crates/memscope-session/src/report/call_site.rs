@@ -36,6 +36,8 @@ impl CallSites<'_> {
     fn python_frames(&self, frames: &[Frame]) -> String {
         let is_own = |frame: &Frame| match frame {
             Frame::Python { code, .. } => !is_of_library(&self.stacks.code(*code).file),
+            // Begins with the file.
+            Frame::Text(text) => !is_of_library(self.stacks.text(*text)),
             _ => false,
         };
         let mut named: Vec<String> = frames.iter().take(SHOWN).map(|frame| self.python_frame(*frame)).collect();
