@@ -98,16 +98,22 @@ struct LedgerBooks {
     /// Blocks of the host that came without a number.
     on_host: FxHashMap<Place, BlockId>,
     pools: Vec<PoolUsage>,
+    /// Where each is: a made-up file may name thousands of devices.
+    pool_places: FxHashMap<(Device, Pool), usize>,
+    last_pool: usize,
 }
 
 impl LedgerBooks {
     fn pool(&mut self, device: Device, pool: Pool) -> &mut PoolUsage {
-        let known = self.pools.iter().position(|usage| (usage.device, usage.pool) == (device, pool));
-        let index = known.unwrap_or_else(|| {
-            self.pools.push(PoolUsage::new(device, pool));
-            self.pools.len() - 1
-        });
-        &mut self.pools[index]
+        let LedgerBooks { pools, pool_places, last_pool, .. } = self;
+        let is_last = pools.get(*last_pool).is_some_and(|usage| (usage.device, usage.pool) == (device, pool));
+        if !is_last {
+            *last_pool = *pool_places.entry((device, pool)).or_insert_with(|| {
+                pools.push(PoolUsage::new(device, pool));
+                pools.len() - 1
+            });
+        }
+        &mut pools[*last_pool]
     }
 
     fn insert(&mut self, block: Block, numbered: bool) {
@@ -363,7 +369,7 @@ impl state::Books for LedgerBooks {
     }
 
     fn pool(&self, device: Device, pool: Pool) -> Option<PoolUsage> {
-        self.pools.iter().find(|usage| (usage.device, usage.pool) == (device, pool)).copied()
+        self.pool_places.get(&(device, pool)).map(|place| self.pools[*place])
     }
 
     fn around(&self, device: Device, address: u64) -> Option<AccessedBlock> {

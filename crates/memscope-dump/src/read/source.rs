@@ -459,14 +459,15 @@ struct OpenRange {
 }
 
 impl Ranges {
-    /// Ranges that nobody ends must not cost more than the file.
-    const MOST_OPEN: usize = 1 << 16;
+    /// Ranges that nobody ends are forgotten at last.
+    const MOST_OPEN: usize = 1024;
 
     fn start(&mut self, thread: u32, text: &str) -> u64 {
         self.started += 1;
-        if self.open.len() < Ranges::MOST_OPEN {
-            self.open.push(OpenRange { id: self.started, thread, text: text.to_owned() });
+        if self.open.len() == Ranges::MOST_OPEN {
+            self.open.remove(0);
         }
+        self.open.push(OpenRange { id: self.started, thread, text: text.to_owned() });
         self.started
     }
 
