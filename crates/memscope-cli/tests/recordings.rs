@@ -355,7 +355,7 @@ fn bad_rows_of_a_dump_are_named_and_what_is_no_dump_is_an_error() {
     std::fs::write(&path, format!("{header}\n{good}\nrubbish\n")).unwrap();
     let text = info(&path);
     assert!(text.contains("npu 0 HAL: peak 2.0 KiB"), "{text}");
-    assert!(text.contains("memscope_dump_1.csv, line 3: 1 cells instead of 10"), "{text}");
+    assert!(text.contains("memscope_dump_1.csv, line 3: cells: 1 instead of 10"), "{text}");
     std::fs::write(&path, "a,b\n").unwrap();
     for path in [root.path(), &path] {
         let output = run("info", path);

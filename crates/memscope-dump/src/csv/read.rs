@@ -122,7 +122,7 @@ impl CsvRows {
         if (!closed || cells.ranges.len() != expected) && !cells.split_around_name(row, header) {
             let why = match closed {
                 false => Cow::Borrowed("a quote is not closed"),
-                true => Cow::Owned(format!("{} cells instead of {expected}", cells.ranges.len())),
+                true => Cow::Owned(format!("cells: {} instead of {expected}", cells.ranges.len())),
             };
             visit(place, Err(why));
             return Ok(true);
@@ -489,7 +489,7 @@ mod tests {
         let rows = read(&text);
         let lines: Vec<(u64, bool)> = rows.iter().map(|(line, row)| (*line, row.is_ok())).collect();
         assert_eq!(lines, [(2, false), (3, false), (5, true), (6, false)]);
-        assert_eq!(rows[0].1.clone().unwrap_err(), "8 cells instead of 12");
+        assert_eq!(rows[0].1.clone().unwrap_err(), "cells: 8 instead of 12");
         assert_eq!(rows[1].1.clone().unwrap_err(), "a quote is not closed");
     }
 

@@ -220,8 +220,18 @@ fn write_step(
     };
 }
 
+/// A result: what a sink saw, and what it came to.
+type Seen = (Summary, Outcome, Vec<String>);
+
 /// The result of the spool in `directory`, and that of the files exported from it.
-fn both(directory: &Path, format: Format, brand: Brand) -> [(Summary, Outcome, Vec<String>); 2] {
+fn both(directory: &Path, format: Format, brand: Brand) -> [Seen; 2] {
+    let mut process = Process::open(directory).unwrap();
+    let (of_spool, outcome) = summary(&mut process);
+    let spool_sums = sums(&outcome, process.stacks());
+    [(of_spool, outcome, spool_sums), of_files(directory, format, brand)]
+}
+
+fn of_files(directory: &Path, format: Format, brand: Brand) -> Seen {
     let mut process = Process::open(directory).unwrap();
     let options = ExportOptions {
         format,
@@ -233,8 +243,6 @@ fn both(directory: &Path, format: Format, brand: Brand) -> [(Summary, Outcome, V
         usage: None,
     };
     export_process(&mut process, directory, options, &mut []).unwrap();
-    let (of_spool, outcome) = summary(&mut process);
-    let spool_sums = sums(&outcome, process.stacks());
     // Else it would be read again.
     let aside = directory.with_file_name("spool");
     fs::rename(directory.join("spool"), &aside).unwrap();
@@ -245,11 +253,10 @@ fn both(directory: &Path, format: Format, brand: Brand) -> [(Summary, Outcome, V
     let (again, _) = summary(&mut *files);
     assert_eq!(again.events, of_files.events);
     fs::rename(aside, directory.join("spool")).unwrap();
-    fs::remove_dir_all(directory.join("device_cpu")).unwrap();
-    for device in 0..3 {
+    for device in ["cpu", "0", "1", "2"] {
         let _ = fs::remove_dir_all(directory.join(format!("device_{device}")));
     }
-    [(of_spool, outcome, spool_sums), (of_files, files_outcome, file_sums)]
+    (of_files, files_outcome, file_sums)
 }
 
 proptest! {
@@ -285,4 +292,39 @@ proptest! {
             prop_assert_eq!(file_sums, spool_sums);
         }
     }
+}
+
+#[test]
+fn files_begin_with_what_is_alive_when_tracing_starts_and_end_what_they_told() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("msmemscope_31_20251203091122_ascend");
+    let mut spool = SpoolBuilder::new();
+    spool.process(31, 1).config("mode=1;cpu=1;npu=ffffffff;dump=15;dir=/tmp");
+    let lane = spool.lane(32);
+    let caching = Space::PtaCaching;
+    spool.region(lane, 10, caching, 0, 0x100, 1).region(lane, 11, caching, 0, 0x200, 2).alloc(lane, 12, 0x10, 7, 0);
+    spool.device_free(lane, 13, caching, 0x100, 0).mark(lane, 14, "before");
+    spool.system(lane, 20, SystemKind::StartTrace, 0).region(lane, 21, caching, 0, 0x300, 3);
+    spool.system(lane, 30, SystemKind::StopTrace, 0).device_free(lane, 31, caching, 0x200, 0);
+    spool.region(lane, 32, caching, 0, 0x400, 4).free(lane, 33, 0x10, 0);
+    spool.write(&directory).unwrap();
+    let (files, ..) = of_files(&directory, Format::Csv, Brand::MsMemScope);
+    let words = |event: &String| event.split(" thread ").next().unwrap().split_once(' ').unwrap().1.to_owned();
+    let told: Vec<String> = files.events.iter().map(words).collect();
+    let at = |time: u64| 1_700_000_000_000_000_000 + time;
+    let block = |time: u64, what: &str| format!("{} {what}", at(time));
+    assert_eq!(
+        told,
+        [
+            block(20, "N/A"),
+            block(21, "Malloc block 2 0 PTA Region at 0x200 size 2 owner Some(\"PTA\")"),
+            block(22, "Malloc block 3 cpu HOST Heap at 0x10 size 7 owner None"),
+            block(23, "Malloc block 4 0 PTA Region at 0x300 size 3 owner Some(\"PTA\")"),
+            block(30, "N/A"),
+            block(31, "Free block 2 0 PTA Region at 0x200 size 2 owner Some(\"PTA\")"),
+            block(33, "Free block 3 cpu HOST Heap at 0x10 size 7 owner None"),
+        ]
+    );
+    let synthetic: Vec<bool> = files.events.iter().map(|event| event.ends_with("synthetic true")).collect();
+    assert_eq!(synthetic, [false, true, true, false, false, true, true]);
 }
