@@ -63,7 +63,7 @@ const MAN_BEFORE_OPTIONS: &str = r".SH SYNOPSIS
 \fB@NAME@\fR [\fIoptions\fR] \fIprogram\fR [\fIarguments\fR]
 \fB@NAME@\fR [\fIoptions\fR] \-\- \fIprogram\fR [\fIarguments\fR]
 \fB@NAME@\fR \-\-compare \-\-input=\fIbase\fR,\fIcompared\fR
-\fB@NAME@ export\fR \fIdir\fR [\-\-format \fIcsv\fR|\fIdb\fR]
+\fB@NAME@ export\fR \fIdir\fR [\-\-format \fIformat\fR] [\-\-stacks \fIinline\fR|\fItable\fR] [\-\-output \fIdir\fR]
 \fB@NAME@ info\fR \fIdir\fR [\-\-all]
 .fi
 .SH DESCRIPTION
@@ -75,9 +75,15 @@ Options stand before the program. After its name, and only where no \fB\-\-\fR i
 \fI\-\-name=value\fR that is a valid option is taken too, with a note; after \fB\-\-\fR nothing is touched.
 Lists are separated by commas, ASCII or full-width. A repeated option replaces the earlier one.
 .PP
-\fBexport\fR writes the csv or db files of an earlier run again, \fBinfo\fR says what a run recorded (of many processes
-the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a process directory or a spool directory, \fBinfo\fR
-also a csv or db file, or a directory of such files, of this tool or the existing one. A program called \fBexport\fR or \fBinfo\fR is run with
+Rows of host memory do not repeat call stacks: a cell \fI#n\fR stands for row \fIn\fR of \fImemscope_stacks_*.csv\fR beside
+the rows (in a db: table \fImemscope_stacks\fR), which has each frame once below its caller. \fB\-\-stacks=inline\fR
+writes them into each row. Files that do not fit the file system are refused before they are begun; the recording is kept.
+\fB\-\-data\-format=none\fR writes no files: summary and recording only.
+.PP
+\fBexport\fR writes the files of an earlier run again, or elsewhere with \fB\-\-output\fR, \fBinfo\fR says what a run
+recorded (of many processes the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a
+process directory or a spool directory, \fBinfo\fR also a csv or db file, or a directory of such files, of this tool or the
+existing one. A program called \fBexport\fR or \fBinfo\fR is run with
 \fB\-\-\fR before its name.
 ";
 
@@ -112,6 +118,7 @@ The default output directory, in the working directory.
 @NAME@ \-\-level=op,kernel \-\-call\-stack=python bash train.sh
 @NAME@ \-\-device=cpu \-\-call\-stack=c:20 \-\- ./server \-\-port=80
 @NAME@ export @DIR@ \-\-format db
+@NAME@ export @DIR@ \-\-output=/large/disk
 .fi
 ";
 
@@ -120,7 +127,7 @@ fn top_command(brand: Brand, purpose: Purpose) -> Command {
         .about(ABOUT)
         .override_usage(format!(
             "{name} [options] <program> [arguments]...\n       {name} [options] -- <program> [arguments]...\n       \
-             {name} --compare --input=<base>,<compared>\n       {name} export <dir> [--format csv|db]\n       \
+             {name} --compare --input=<base>,<compared>\n       {name} export <dir> [--format <format>] [--output <dir>]\n       \
              {name} info <dir> [--all]",
             name = brand.name()
         ))

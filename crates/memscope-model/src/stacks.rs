@@ -63,12 +63,12 @@ struct Node {
     frame: Frame,
 }
 
-/// A node's number; 0 is none.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct NodeId(u32);
+/// The number of a frame below its callers, from 1 in the order in which they are met; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NodeId(pub u32);
 
 impl NodeId {
-    pub(crate) const NONE: NodeId = NodeId(0);
+    pub const NONE: NodeId = NodeId(0);
 }
 
 /// The innermost nodes of a stack's two parts.
@@ -158,6 +158,22 @@ impl Stacks {
     /// The Python frames, innermost first, no more than were asked to be recorded.
     pub fn python_frames(&self, stack: StackId) -> impl Iterator<Item = Frame> + '_ {
         self.frames(self.parts(stack).python)
+    }
+
+    /// The innermost native node of a stack.
+    pub fn c_node(&self, stack: StackId) -> NodeId {
+        self.parts(stack).c
+    }
+
+    /// The innermost Python node of a stack.
+    pub fn python_node(&self, stack: StackId) -> NodeId {
+        self.parts(stack).python
+    }
+
+    /// A node's frame and its caller's node; a caller's number is always the smaller one.
+    pub fn node(&self, node: NodeId) -> Option<(Frame, NodeId)> {
+        let node = self.nodes.get((node.0 as usize).checked_sub(1)?)?;
+        Some((node.frame, node.parent))
     }
 
     /// How many stacks there are; their ids are 1 to this number.
@@ -265,9 +281,9 @@ impl Stacks {
     fn frames(&self, innermost: NodeId) -> impl Iterator<Item = Frame> + '_ {
         let mut at = innermost;
         std::iter::from_fn(move || {
-            let node = self.nodes.get((at.0 as usize).checked_sub(1)?)?;
-            at = node.parent;
-            Some(node.frame)
+            let (frame, caller) = self.node(at)?;
+            at = caller;
+            Some(frame)
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The table of stacks of a file: each frame once, below its caller.
 use super::cells::{Column, RowCells, number};
+use crate::rows::REFERENCE;
 use memscope_model::{StackId, Stacks};
 use rustc_hash::FxHashMap;
 
@@ -86,6 +87,6 @@ impl FrameTable {
 
 /// `#<number>`.
 pub(crate) fn frame_number(cell: &[u8]) -> Option<u64> {
-    let digits = cell.strip_prefix(b"#")?;
+    let digits = cell.strip_prefix(&[REFERENCE])?;
     digits.iter().all(u8::is_ascii_digit).then(|| number(digits))?
 }

@@ -193,18 +193,10 @@ fn tables(connection: &Connection) -> rusqlite::Result<(Vec<Table>, Option<Table
     for brand in [Brand::MsMemScope, Brand::MsLeaks] {
         let Some(dump) = table(connection, brand.table())? else { continue };
         let unpaired = table(connection, brand.unpaired_table())?;
-        let stacks = table(connection, stacks_table(brand))?;
+        let stacks = table(connection, brand.stacks_table())?;
         return Ok((std::iter::once(dump).chain(unpaired).collect(), stacks, id));
     }
     Ok((Vec::new(), None, id))
-}
-
-/// Each stack once, by its number.
-const fn stacks_table(brand: Brand) -> &'static str {
-    match brand {
-        Brand::MsMemScope => "memscope_stacks",
-        Brand::MsLeaks => "leaks_stacks",
-    }
 }
 
 fn table(connection: &Connection, name: &str) -> rusqlite::Result<Option<Table>> {

@@ -6,7 +6,7 @@
 //! without an event; how host memory was pinned; frees of device memory that was never seen. The row that makes a database
 //! of a single row viewable reads as an additional start of tracing.
 use crate::summary::{Summary, summary, sums};
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, export_process, open};
+use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, export_process, open};
 use memscope_model::{Outcome, Process};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::{
@@ -224,19 +224,22 @@ fn write_step(
 type Seen = (Summary, Outcome, Vec<String>);
 
 /// The result of the spool in `directory`, and that of the files exported from it.
-fn both(directory: &Path, format: Format, brand: Brand) -> [Seen; 2] {
+fn both(directory: &Path, format: Format, brand: Brand, stacks: Option<StackForm>) -> [Seen; 2] {
     let mut process = Process::open(directory).unwrap();
     let (of_spool, outcome) = summary(&mut process);
     let spool_sums = sums(&outcome, process.stacks());
-    [(of_spool, outcome, spool_sums), of_files(directory, format, brand)]
+    [(of_spool, outcome, spool_sums), of_files(directory, format, brand, stacks)]
 }
 
-fn of_files(directory: &Path, format: Format, brand: Brand) -> Seen {
+fn of_files(directory: &Path, format: Format, brand: Brand, stacks: Option<StackForm>) -> Seen {
     let mut process = Process::open(directory).unwrap();
     let options = ExportOptions {
         format,
         brand,
+        stacks,
         dump_events: DumpEvents::ALL,
+        room: &Room::default(),
+        notice: &mut |_| {},
         progress: &mut |_| {},
         cancel: None,
         symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
@@ -270,8 +273,13 @@ proptest! {
         spool.process(31, 1);
         build(&steps, &mut spool);
         spool.write(&directory).unwrap();
-        for (format, brand) in [(Format::Csv, Brand::MsMemScope), (Format::Db, Brand::MsLeaks)] {
-            let [(spool, _, spool_sums), (mut files, outcome, file_sums)] = both(&directory, format, brand);
+        for (format, brand, stacks) in [
+            (Format::Csv, Brand::MsMemScope, None),
+            (Format::Db, Brand::MsLeaks, Some(StackForm::Table)),
+            (Format::Csv, Brand::MsLeaks, Some(StackForm::Table)),
+            (Format::Db, Brand::MsMemScope, Some(StackForm::Inline)),
+        ] {
+            let [(spool, _, spool_sums), (mut files, outcome, file_sums)] = both(&directory, format, brand, stacks);
             prop_assert!(outcome.damage.is_empty(), "{:?}", outcome.damage);
             prop_assert_eq!((outcome.unknown_records, outcome.events_without_stack), (0, 0));
             let mut file_sums = file_sums;
@@ -308,7 +316,7 @@ fn files_begin_with_what_is_alive_when_tracing_starts_and_end_what_they_told() {
     spool.system(lane, 30, SystemKind::StopTrace, 0).device_free(lane, 31, caching, 0x200, 0);
     spool.region(lane, 32, caching, 0, 0x400, 4).free(lane, 33, 0x10, 0);
     spool.write(&directory).unwrap();
-    let (files, ..) = of_files(&directory, Format::Csv, Brand::MsMemScope);
+    let (files, ..) = of_files(&directory, Format::Csv, Brand::MsMemScope, None);
     let words = |event: &String| event.split(" thread ").next().unwrap().split_once(' ').unwrap().1.to_owned();
     let told: Vec<String> = files.events.iter().map(words).collect();
     let at = |time: u64| 1_700_000_000_000_000_000 + time;
