@@ -82,7 +82,8 @@ writes them into each row. Files that do not fit the file system are refused bef
 .PP
 \fBexport\fR writes the files of an earlier run again, or elsewhere with \fB\-\-output\fR, \fBinfo\fR says what a run
 recorded (of many processes the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a
-process directory or a spool directory. A program called \fBexport\fR or \fBinfo\fR is run with
+process directory or a spool directory, \fBinfo\fR also a csv or db file, or a directory of such files, of this tool or the
+existing one. A program called \fBexport\fR or \fBinfo\fR is run with
 \fB\-\-\fR before its name.
 ";
 

@@ -94,7 +94,11 @@ fn sub_command(
             let wishes = ExportWishes { format: draft.data_format, stacks: draft.stacks, output_dir };
             Intent::Export(ExportSettings { directory: directory()?, wishes, brand })
         }
-        SubCommand::Info => Intent::Info(InfoSettings { directory: directory()?, all: draft.all, brand }),
+        SubCommand::Info => {
+            let path = PathBuf::from(operand()?);
+            let directory = if path.is_file() { path } else { directory()? };
+            Intent::Info(InfoSettings { directory, all: draft.all, brand })
+        }
         SubCommand::Completions => Intent::Completions(match operand()?.to_str() {
             Some("bash") => Shell::Bash,
             Some("zsh") => Shell::Zsh,

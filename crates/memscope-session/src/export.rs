@@ -6,7 +6,9 @@ use std::sync::Mutex;
 
 use indicatif::ProgressBar;
 use memscope_analysis::Usage;
-use memscope_dump::{DumpEvents, ExportError, ExportOptions, Format, Room, StackForm, export_process};
+use memscope_dump::{
+    DumpEvents, ExportError, ExportOptions, Format, Room, Source, Sources, StackForm, export_process, file_sources,
+};
 use memscope_model::{ModelError, Process, SPOOL_DIRECTORY, survey_processes};
 use memscope_symbols::{Symbolizer, Symbols};
 
@@ -29,6 +31,10 @@ pub struct Recordings {
 
 /// The recordings in `root`, of one run or all; says which cannot be read.
 pub fn recorded_processes(root: &Path, run: Option<u64>, printer: &Printer) -> anyhow::Result<Recordings> {
+    // A dump file is no recording.
+    if root.is_file() {
+        return Ok(Recordings { processes: Vec::new(), unreadable: 0 });
+    }
     let found = survey_processes(root, run)?;
     for (_, error) in &found.unreadable {
         printer.error(error);
@@ -80,6 +86,25 @@ pub fn read_all(recordings: &Recordings, printer: &Printer) -> Batch {
     progress.bar.finish_and_clear();
     let mut batch = Batch { unreadable: recordings.unreadable, ..Batch::default() };
     batch.take_in(reports, printer);
+    batch
+}
+
+/// As [`read_all`], of dump files of processes that have no recording in `root`, which may be such a file itself.
+pub fn read_dumps(root: &Path, recordings: &Recordings, printer: &Printer) -> Batch {
+    let Sources { found, unreadable } = file_sources(root, &recordings.processes);
+    let mut results: Vec<Result<ProcessReport, ModelError>> =
+        unreadable.into_iter().map(|(_, error)| Err(error)).collect();
+    let paths: Vec<PathBuf> = found.iter().map(|source| source.path.clone()).collect();
+    let progress = Progress::new("reading", &paths, printer);
+    for (index, Source { path, mut trace }) in found.into_iter().enumerate() {
+        let mut usage = Usage::new();
+        let outcome = trace.run(&mut [&mut usage], &mut progress.of(index));
+        let mut symbolizer = Symbolizer::new();
+        results.push(outcome.map(|outcome| ProcessReport::of_dump(&*trace, &path, outcome, &usage, &mut symbolizer)));
+    }
+    progress.bar.finish_and_clear();
+    let mut batch = Batch::default();
+    batch.take_in(results, printer);
     batch
 }
 

@@ -36,6 +36,8 @@ impl CallSites<'_> {
     fn python_frames(&self, frames: &[Frame]) -> String {
         let is_own = |frame: &Frame| match frame {
             Frame::Python { code, .. } => !is_of_library(&self.stacks.code(*code).file),
+            // Begins with the file.
+            Frame::Text(text) => !is_of_library(self.stacks.text(*text)),
             _ => false,
         };
         let mut named: Vec<String> = frames.iter().take(SHOWN).map(|frame| self.python_frame(*frame)).collect();
@@ -54,6 +56,7 @@ impl CallSites<'_> {
                 let line = python_line(code.python_version, code.first_line, &code.line_table, instruction);
                 render_python(&code.file, line, &code.function)
             }
+            Frame::Text(text) => self.stacks.text(text).to_owned(),
             _ => "?".to_owned(),
         }
     }
@@ -61,9 +64,16 @@ impl CallSites<'_> {
     /// Pushes the frame's functions, inlined ones first, without those that only hand memory on; tells whether the last
     /// is `main`, below which there is nothing of the user's.
     fn push_c_frame(&mut self, frame: Frame, shown: &mut Vec<String>) -> bool {
-        let Frame::C { module, offset } = frame else {
-            shown.push("?".to_owned());
-            return false;
+        let (module, offset) = match frame {
+            Frame::C { module, offset } => (module, offset),
+            Frame::Text(text) => {
+                shown.push(self.stacks.text(text).to_owned());
+                return false;
+            }
+            _ => {
+                shown.push("?".to_owned());
+                return false;
+            }
         };
         let module = self.stacks.module(module);
         let file_name = module.path.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();

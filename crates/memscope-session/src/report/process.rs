@@ -4,7 +4,7 @@ use super::own_allocator;
 use crate::{program_end, windows_home};
 use memscope_analysis::{PoolTally, StackUsage, Usage};
 use memscope_model::{
-    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId,
+    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId, TraceInfo,
     TraceSource, header_notes,
 };
 use memscope_symbols::Symbolizer;
@@ -101,6 +101,8 @@ pub enum Life {
     Running,
     /// Killed, `_exit`, or replaced by `exec`: the recorder is not told which.
     Cut,
+    /// Dump files do not say.
+    NotTold,
 }
 
 impl Life {
@@ -117,6 +119,7 @@ impl Life {
             Life::Exited => "exited",
             Life::Running => "still running",
             Life::Cut => "ended without exit (killed, _exit or exec)",
+            Life::NotTold => "read from its dump files",
         }
     }
 }
@@ -147,22 +150,12 @@ impl ProcessReport {
         symbolizer: &mut Symbolizer,
     ) -> ProcessReport {
         let info = process.info();
-        let stacks_recorded = process.settings().has_stacks();
-        let mut sites = CallSites { stacks: process.stacks(), symbolizer };
-        let shown = if usage.pools().len() > MANY_POOLS { SITES_OF_MANY_POOLS } else { SITES };
-        let mut pools: Vec<PoolReport> = usage
-            .pools()
-            .map(|tally| {
-                let booked =
-                    outcome.pools.iter().find(|usage| usage.device == tally.device && usage.pool == tally.pool);
-                pool_report(tally, booked, info, stacks_recorded.then_some(shown), &mut sites)
-            })
-            .collect();
-        pools.sort_by_key(|pool| (pool.device, pool.pool));
-        let refused = outcome.out_of_memory.iter().take(REFUSALS);
-        let refusals = refused.map(|refused| refusal(refused, info, stacks_recorded, &mut sites)).collect();
-        let mut notes = notes_of(info, directory, process.settings().python_depth.unwrap_or(0) > 0);
-        if process.settings().cpu == Some(true) {
+        let settings = process.settings();
+        let stacks_recorded = settings.has_stacks();
+        let sites = CallSites { stacks: process.stacks(), symbolizer };
+        let (pools, refusals) = contents(usage, &outcome, info.start_realtime_ns, stacks_recorded, sites);
+        let mut notes = notes_of(info, directory, settings.python_depth.unwrap_or(0) > 0);
+        if settings.cpu == Some(true) {
             notes.extend(own_allocator::note(&info.executable, &outcome));
         }
         outcome.forget_live_blocks();
@@ -186,6 +179,39 @@ impl ProcessReport {
         }
     }
 
+    /// Of a process that was read from dump files at `path`.
+    pub fn of_dump(
+        trace: &dyn TraceSource,
+        path: &Path,
+        mut outcome: Outcome,
+        usage: &Usage,
+        symbolizer: &mut Symbolizer,
+    ) -> ProcessReport {
+        let TraceInfo { pid, start_ns, .. } = trace.info();
+        let stacks_recorded = !trace.stacks().is_empty();
+        let sites = CallSites { stacks: trace.stacks(), symbolizer };
+        let (pools, refusals) = contents(usage, &outcome, start_ns, stacks_recorded, sites);
+        outcome.forget_live_blocks();
+        ProcessReport {
+            directory: path.to_owned(),
+            run_id: 0,
+            pid,
+            start_ns,
+            executable: path.to_owned(),
+            command: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            life: Life::NotTold,
+            end: None,
+            stacks_recorded,
+            notes: Vec::new(),
+            outcome,
+            resident_bytes: None,
+            pools,
+            refusals,
+            files: Vec::new(),
+            unwritten: Vec::new(),
+        }
+    }
+
     /// How it ended, or that it did not.
     pub fn end_in_words(&self) -> String {
         self.end.map_or_else(|| self.life.describe().to_owned(), program_end::describe)
@@ -196,11 +222,33 @@ impl ProcessReport {
     }
 }
 
+/// The pools, and the first refusals.
+fn contents(
+    usage: &Usage,
+    outcome: &Outcome,
+    start_ns: u64,
+    stacks_recorded: bool,
+    mut sites: CallSites<'_>,
+) -> (Vec<PoolReport>, Vec<Refusal>) {
+    let shown = if usage.pools().len() > MANY_POOLS { SITES_OF_MANY_POOLS } else { SITES };
+    let mut pools: Vec<PoolReport> = usage
+        .pools()
+        .map(|tally| {
+            let booked = outcome.pools.iter().find(|usage| usage.device == tally.device && usage.pool == tally.pool);
+            pool_report(tally, booked, start_ns, stacks_recorded.then_some(shown), &mut sites)
+        })
+        .collect();
+    pools.sort_by_key(|pool| (pool.device, pool.pool));
+    let refused = outcome.out_of_memory.iter().take(REFUSALS);
+    let refusals = refused.map(|refused| refusal(refused, start_ns, stacks_recorded, &mut sites)).collect();
+    (pools, refusals)
+}
+
 /// `sites_shown` is `None` if no stacks were recorded.
 fn pool_report(
     tally: &PoolTally,
     booked: Option<&PoolUsage>,
-    info: &ProcessInfo,
+    start_ns: u64,
     sites_shown: Option<usize>,
     sites: &mut CallSites<'_>,
 ) -> PoolReport {
@@ -214,7 +262,7 @@ fn pool_report(
         device: tally.device,
         pool: tally.pool,
         peak_bytes: tally.peak_bytes,
-        peak_after_ns: tally.peak_time_ns.saturating_sub(info.start_realtime_ns),
+        peak_after_ns: tally.peak_time_ns.saturating_sub(start_ns),
         live_bytes: tally.live_bytes,
         live_blocks: tally.live_blocks,
         reserved: booked.and_then(|usage| usage.reserved_bytes.zip(usage.peak_reserved_bytes)),
@@ -223,12 +271,12 @@ fn pool_report(
     }
 }
 
-fn refusal(refused: &OutOfMemory, info: &ProcessInfo, stacks_recorded: bool, sites: &mut CallSites<'_>) -> Refusal {
+fn refusal(refused: &OutOfMemory, start_ns: u64, stacks_recorded: bool, sites: &mut CallSites<'_>) -> Refusal {
     Refusal {
         device: refused.device,
         bytes: refused.size,
         function: refused.call.name(),
-        after_ns: refused.time_ns.saturating_sub(info.start_realtime_ns),
+        after_ns: refused.time_ns.saturating_sub(start_ns),
         driver_bytes: refused.driver_bytes,
         place: stacks_recorded.then(|| sites.name(refused.stack)),
     }
