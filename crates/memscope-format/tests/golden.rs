@@ -8,6 +8,7 @@ mod recipes;
 
 use memscope_format::decode::{Spool, text};
 use memscope_format::layout::{EVENTS_FILE, SPOOL_DIRECTORY, VERSION, WINDOWS_FILE};
+use memscope_format::settings::Mask;
 use recipes::RECIPES;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,28 @@ fn the_encoder_still_writes_the_golden_spools() {
             assert_eq!((differs, written.len()), (None, kept.len()), "{name}/{file}");
         }
     }
+}
+
+/// Settings of recordings that exist, with keys that are no longer written.
+#[test]
+fn settings_of_golden_spools_are_read() {
+    let spool = Spool::open(&golden().join("v3/malloc").join(SPOOL_DIRECTORY)).unwrap();
+    let settings = spool.process().settings();
+    assert_eq!((settings.version, settings.run, settings.owner), (Some(1), Some(u64::MAX), Some(1000)));
+    assert_eq!(
+        (settings.brand, settings.utc_offset, settings.dir),
+        (Some("msleaks"), Some(-12_600), Some(&b"/tmp/a b;c"[..]))
+    );
+    assert_eq!((settings.c_depth, settings.python_depth, settings.max_size), (Some(50), Some(1000), Some(2 << 30)));
+    assert_eq!((settings.cpu, settings.npus, settings.deferred), (Some(true), Some(Mask::ALL), Some(true)));
+    assert_eq!(
+        (settings.level, settings.events, settings.dump, settings.analysis),
+        (Some(3), Some(15), Some(7), Some(9))
+    );
+    assert_eq!((settings.oom_holders, settings.data_format, settings.log_level), (Some(10), Some(1), Some(3)));
+    assert_eq!(settings.steps.unwrap().iter().collect::<Vec<_>>(), [1, u32::MAX, 3]);
+    assert_eq!(settings.watch.unwrap().to_string(), "op;0%25:1,op1,full-content");
+    assert_eq!(settings.stacks, None, "not said then");
 }
 
 #[test]
