@@ -68,7 +68,7 @@ pub use names::{Name, NameId, Names};
 pub use outcome::{OutOfMemory, Outcome, PoolUsage};
 pub use owners::{OwnerId, Owners};
 pub use process::Process;
-pub use stacks::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks, TextId};
+pub use stacks::{Code, CodeId, Frame, Module, ModuleId, NodeId, StackId, Stacks, TextId};
 pub use state::State;
 pub use steps::{STEP_TEXT, StepId, StepSource, Steps};
 pub use trace::{Action, Block, BlockEvent, Moment, Selection, Status, TraceEvent, TraceInfo, TraceSink, TraceSource};

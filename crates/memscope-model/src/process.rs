@@ -110,6 +110,10 @@ impl TraceSource for Process {
         }
     }
 
+    fn stacks(&self) -> &Stacks {
+        Process::stacks(self)
+    }
+
     fn progress(&self) -> f64 {
         match &self.pass {
             Pass::Before => 0.0,

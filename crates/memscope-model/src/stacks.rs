@@ -63,12 +63,18 @@ struct Node {
     frame: Frame,
 }
 
-/// A node's number; 0 is none.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct NodeId(u32);
+/// The number of a frame below its caller, in the prefix tree of stacks; 0 is none. Stacks that share their outer frames
+/// share nodes, so whatever depends on the way from the root is worth keeping by node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NodeId(u32);
 
 impl NodeId {
-    pub(crate) const NONE: NodeId = NodeId(0);
+    pub const NONE: NodeId = NodeId(0);
+
+    /// A place in a list with one entry a node.
+    pub fn index(self) -> Option<usize> {
+        (self.0 as usize).checked_sub(1)
+    }
 }
 
 /// The innermost nodes of a stack's two parts.
@@ -158,6 +164,17 @@ impl Stacks {
     /// The Python frames, innermost first, no more than were asked to be recorded.
     pub fn python_frames(&self, stack: StackId) -> impl Iterator<Item = Frame> + '_ {
         self.frames(self.parts(stack).python)
+    }
+
+    /// The innermost nodes of a stack's native and of its Python part.
+    pub fn nodes(&self, stack: StackId) -> (NodeId, NodeId) {
+        let parts = self.parts(stack);
+        (parts.c, parts.python)
+    }
+
+    /// The node's frame and the node of its caller; `None` of [`NodeId::NONE`].
+    pub fn node(&self, node: NodeId) -> Option<(Frame, NodeId)> {
+        self.nodes.get(node.index()?).map(|node| (node.frame, node.parent))
     }
 
     /// How many stacks there are; their ids are 1 to this number.
@@ -265,9 +282,9 @@ impl Stacks {
     fn frames(&self, innermost: NodeId) -> impl Iterator<Item = Frame> + '_ {
         let mut at = innermost;
         std::iter::from_fn(move || {
-            let node = self.nodes.get((at.0 as usize).checked_sub(1)?)?;
-            at = node.parent;
-            Some(node.frame)
+            let (frame, parent) = self.node(at)?;
+            at = parent;
+            Some(frame)
         })
     }
 }

@@ -1,5 +1,5 @@
 //! The trace: one stream of events, whatever it is read from, for as many consumers as there are.
-use crate::{BlockId, Device, ModelError, NoteEvent, Origin, Outcome, OwnerId, Pool, StackId, State, StepId};
+use crate::{BlockId, Device, ModelError, NoteEvent, Origin, Outcome, OwnerId, Pool, StackId, Stacks, State, StepId};
 use std::ops::ControlFlow;
 
 /// The circumstances of an event.
@@ -128,6 +128,9 @@ pub trait TraceSource {
 
     /// What all events so far come to. After the last step it is handed over, once.
     fn outcome(&mut self) -> Outcome;
+
+    /// The stacks met so far; ids of an earlier pass stay valid.
+    fn stacks(&self) -> &Stacks;
 
     /// How much of the trace is done, from 0 to 1.
     fn progress(&self) -> f64;
