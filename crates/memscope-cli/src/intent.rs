@@ -5,6 +5,7 @@ use memscope_session::brand::Brand;
 use memscope_session::settings::{DataFormat, Settings};
 
 use crate::options::SubCommand;
+use crate::view_settings::ViewSettings;
 
 /// What the command is to do.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub enum Intent {
     Compare(CompareSettings),
     Export(ExportSettings),
     Info(InfoSettings),
+    View(ViewSettings),
     Completions(Shell),
     ManPage,
 }

@@ -161,6 +161,11 @@ impl Stacks {
         self.python_depth
     }
 
+    /// As [`Stacks::python_depth`], of native frames.
+    pub fn c_depth(&self) -> usize {
+        self.c_depth
+    }
+
     /// The native frames, innermost first, no more than were asked to be recorded.
     pub fn c_frames(&self, stack: StackId) -> impl Iterator<Item = Frame> + '_ {
         self.frames(self.parts(stack).c)

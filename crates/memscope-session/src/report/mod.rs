@@ -1,8 +1,8 @@
 //! What a recording says, for a person to read.
 mod call_site;
 mod own_allocator;
-mod process;
-mod quantity;
+pub(crate) mod process;
+pub(crate) mod quantity;
 pub mod resident_size;
 mod run;
 pub mod summary;

@@ -75,7 +75,7 @@ pub struct Refusal {
     pub place: Option<String>,
 }
 
-pub(super) fn device_label(device: Device) -> String {
+pub(crate) fn device_label(device: Device) -> String {
     match device {
         Device::Npu(number) => format!("npu {number}"),
         Device::Cpu => "cpu".to_owned(),

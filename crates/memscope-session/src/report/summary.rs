@@ -287,7 +287,7 @@ fn site_line(site: &Site, whole: u64) -> String {
 }
 
 /// A command line on one line, cut to what fits beside the numbers.
-fn shortened(command: &str) -> String {
+pub(crate) fn shortened(command: &str) -> String {
     const LONGEST: usize = 60;
     let mut words = command.split_whitespace();
     let mut line = words.next().unwrap_or_default().to_owned();

@@ -20,17 +20,31 @@ use super::role::Role;
 use memscope_model::{StackId, Stacks};
 use memscope_symbols::Symbolizer;
 
-/// The frames of a stack, outermost first.
+/// The frames of a stack, outermost first. Of several wrappers that hand on memory to each other the outermost stands for all;
+/// callers that were not recorded have a frame that says so.
 pub fn merged(stack: StackId, stacks: &Stacks, names: &mut Names, symbolizer: &mut Symbolizer) -> Vec<FrameId> {
     let mut python = Vec::new();
+    let mut depth = 0;
     for frame in stacks.python_frames(stack) {
+        depth += 1;
         python.extend_from_slice(names.of(Language::Python, frame, stacks, symbolizer));
     }
+    let python_is_cut = depth >= stacks.python_depth();
     let mut native = Vec::new();
+    let mut depth = 0;
     for frame in stacks.c_frames(stack) {
+        depth += 1;
         native.extend_from_slice(names.of(Language::Native, frame, stacks, symbolizer));
     }
-    let mut frames = join(&native, &python, names);
+    let native_is_cut = depth >= stacks.c_depth();
+    let joined = join(&native, &python, names);
+    let is_wrapper = |frame: &&FrameId| names.function_of(**frame).role == Role::Wrapper;
+    let wrappers = joined.iter().take_while(is_wrapper).count().min(joined.len().saturating_sub(1));
+    let mut frames: Vec<FrameId> = joined[wrappers.saturating_sub(1)..].to_vec();
+    // Python frames reach as far as native ones, and say more.
+    if if python.is_empty() { native_is_cut && !native.is_empty() } else { python_is_cut } {
+        frames.push(names.cut_off());
+    }
     frames.reverse();
     frames
 }
@@ -69,7 +83,10 @@ fn join(native: &[FrameId], python: &[FrameId], names: &Names) -> Vec<FrameId> {
 
 /// Python's allocators are wrappers by name, and the interpreter's all the same.
 fn is_of_interpreter(name: &str) -> bool {
-    name.starts_with("PyMem_") || name.starts_with("PyObject_") || name.starts_with("_PyMem_") || name.starts_with("_PyObject_")
+    name.starts_with("PyMem_")
+        || name.starts_with("PyObject_")
+        || name.starts_with("_PyMem_")
+        || name.starts_with("_PyObject_")
 }
 
 /// The machinery between `import` and the module's code belongs to the interpreter, even if it is written in Python.
@@ -113,7 +130,10 @@ mod tests {
     #[test]
     fn python_frames_take_the_place_of_the_function_that_runs_them() {
         assert_eq!(
-            joined(&["malloc", "at::empty", "EVAL", "call!", "EVAL", "Py_RunMain!", "main", "_start"], &["step", "train"]),
+            joined(
+                &["malloc", "at::empty", "EVAL", "call!", "EVAL", "Py_RunMain!", "main", "_start"],
+                &["step", "train"]
+            ),
             ["malloc", "at::empty", "step", "train", "main"]
         );
     }
@@ -141,6 +161,12 @@ mod tests {
     fn parts_that_were_cut_off_do_not_reach_the_outside() {
         assert_eq!(joined(&["m", "EVAL", "sort"], &["key", "f", "main"]), ["m", "key", "f", "main"]);
         assert_eq!(joined(&["m", "at::empty"], &["f", "main"]), ["m", "at::empty", "f", "main"]);
+    }
+
+    #[test]
+    fn wrappers_that_call_each_other_are_one() {
+        assert_eq!(joined(&["malloc", "xmalloc", "xstrdup", "parse", "main"], &[]), ["xstrdup", "parse", "main"]);
+        assert_eq!(joined(&["malloc", "xmalloc"], &[]), ["malloc", "xmalloc"]);
     }
 
     #[test]

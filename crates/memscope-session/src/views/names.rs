@@ -34,6 +34,19 @@ pub struct Function {
     in_object: bool,
 }
 
+impl Function {
+    /// As [`Names::text`] has it, without the place.
+    pub fn label(&self) -> String {
+        let Function { name, file, .. } = self;
+        match self.language {
+            Language::Python => render_python(file, None, name),
+            Language::Native if file.is_empty() => name.clone(),
+            Language::Native if self.in_object => format!("{name} ({file})"),
+            Language::Native => format!("{name} at {file}"),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NamedFrame {
     pub function: FunctionId,
@@ -71,13 +84,7 @@ struct Spelled<'t> {
 
 impl Names {
     /// The frames that a recorded one stands for, innermost first.
-    pub fn of(
-        &mut self,
-        language: Language,
-        frame: Frame,
-        stacks: &Stacks,
-        symbolizer: &mut Symbolizer,
-    ) -> &[FrameId] {
+    pub fn of(&mut self, language: Language, frame: Frame, stacks: &Stacks, symbolizer: &mut Symbolizer) -> &[FrameId] {
         // Not by `entry`: what is not known needs the whole table.
         if !self.known.contains_key(&(language, frame)) {
             let frames = self.look_up(language, frame, stacks, symbolizer);
@@ -114,13 +121,21 @@ impl Names {
         let Function { name, file, .. } = function;
         match (function.language, place) {
             (Language::Python, Place::Line(line)) => render_python(file, Some(line), name),
-            (Language::Python, _) => render_python(file, None, name),
             (Language::Native, Place::Line(line)) => format!("{name} at {file}:{line}"),
             (Language::Native, Place::Offset(offset)) => format!("{file}+{offset:#x}"),
-            (Language::Native, Place::Unknown) if file.is_empty() => name.clone(),
-            (Language::Native, Place::Unknown) if function.in_object => format!("{name} ({file})"),
-            (Language::Native, Place::Unknown) => format!("{name} at {file}"),
+            (Language::Python | Language::Native, _) => function.label(),
         }
+    }
+
+    /// Stands for the callers of a stack that is deeper than was recorded.
+    pub(super) fn cut_off(&mut self) -> FrameId {
+        self.native(Spelled {
+            name: "(callers beyond the depth of --call-stack)",
+            file: "",
+            in_object: true,
+            place: Place::Unknown,
+            role: Role::Outset,
+        })
     }
 
     fn look_up(
@@ -207,7 +222,9 @@ impl Names {
             return self.native(Spelled { name: function, file, in_object: false, place: line, role });
         }
         let (name, file, place) = match text.rsplit_once("+0x") {
-            Some((place, number)) if object.is_empty() => ("?", place, offset(number).map_or(Place::Unknown, Place::Offset)),
+            Some((place, number)) if object.is_empty() => {
+                ("?", place, offset(number).map_or(Place::Unknown, Place::Offset))
+            }
             Some((function, _)) => (function, object, Place::Unknown),
             None => (text, object, Place::Unknown),
         };

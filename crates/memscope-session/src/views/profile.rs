@@ -1,6 +1,6 @@
 //! What a pool held at a moment, by named stacks.
 use super::merged::merged;
-use super::names::{FrameId, FunctionId, Names};
+use super::names::{FrameId, FunctionId, Language, Names};
 use super::role::Role;
 use memscope_analysis::{Held, StackUsage};
 use memscope_model::Stacks;
@@ -38,7 +38,7 @@ pub struct Site {
     pub held: Held,
     /// The line and its callers, innermost first, at most [`Site::CALLERS`] + 1; empty if no stack was recorded.
     pub frames: Vec<FrameId>,
-    /// What that line called to get most of it, if that is another function.
+    /// What that line called to get most of it: the innermost Python code, or else the native function it called itself.
     pub via: Option<FrameId>,
     /// Anything but the user's own code.
     pub foreign: bool,
@@ -143,8 +143,9 @@ fn site_of(frames: &[FrameId], names: &Names) -> (Vec<FrameId>, Option<FrameId>,
     // Above a line of the user's only lines of the user's say more.
     let told = |frame: &&FrameId| own.is_none() || role(frame) == Role::Own;
     let site = frames[..=at].iter().rev().filter(told).take(1 + Site::CALLERS).copied().collect();
-    let via = (leaf > at).then(|| frames[leaf]);
-    (site, via, own.is_none())
+    let called = frames.get(at + 1..=leaf).unwrap_or_default();
+    let python = called.iter().rev().find(|frame| names.function_of(**frame).language == Language::Python);
+    (site, python.or(called.first()).copied(), own.is_none())
 }
 
 #[cfg(test)]
@@ -164,7 +165,14 @@ pub(super) mod tests {
                 let native = frames.iter().rev().copied().filter(|frame| !frame.contains(".py"));
                 let stack = model.intern_texts(native, python);
                 let (allocations, allocated_bytes, temporary_allocations) = (*blocks, *bytes, 0);
-                StackUsage { stack, bytes: *bytes, blocks: *blocks, allocations, allocated_bytes, temporary_allocations }
+                StackUsage {
+                    stack,
+                    bytes: *bytes,
+                    blocks: *blocks,
+                    allocations,
+                    allocated_bytes,
+                    temporary_allocations,
+                }
             })
             .collect();
         let mut names = Names::default();
@@ -184,7 +192,10 @@ pub(super) mod tests {
 
     #[test]
     fn a_function_that_calls_itself_counts_once_and_wrappers_own_nothing() {
-        let (profile, names) = profile(&[(&["main (a+0x1)", "f (a+0x1)", "f (a+0x2)", "xmalloc (a+0x1)"], 10, 1), (&["main (a+0x1)"], 5, 1)]);
+        let (profile, names) = profile(&[
+            (&["main (a+0x1)", "f (a+0x1)", "f (a+0x2)", "xmalloc (a+0x1)"], 10, 1),
+            (&["main (a+0x1)"], 5, 1),
+        ]);
         let of = |name: &str, own, inclusive| (name.to_owned(), own, inclusive);
         assert_eq!(by_name(&profile, &names), [of("f", 10, 10), of("main", 5, 15), of("xmalloc", 0, 10)]);
     }
@@ -195,7 +206,7 @@ pub(super) mod tests {
         let (profile, names) = profile(&[
             (&["/me/t.py(9): <module>", "/me/t.py(5): step", LIBRARY, LIBRARY, "at::empty (libtorch.so+0x1)"], 30, 1),
             (&["/me/t.py(9): <module>", "/me/t.py(5): step", LIBRARY], 12, 2),
-            (&["/me/t.py(9): <module>"], 20, 1),
+            (&["/me/t.py(9): <module>", "THPVariable_clone (libtorch.so+0x1)", "at::clone (libtorch.so+0x1)"], 20, 1),
         ]);
         let sites = profile.sites(&names);
         let told: Vec<(u64, Vec<String>, Option<String>)> = sites
@@ -206,8 +217,9 @@ pub(super) mod tests {
             })
             .collect();
         let step = vec!["/me/t.py(5): step".to_owned(), "/me/t.py(9): <module>".to_owned()];
-        assert_eq!(told[0], (42, step, Some("at::empty (libtorch.so)".to_owned())));
-        assert_eq!(told[1], (20, vec!["/me/t.py(9): <module>".to_owned()], None));
+        assert_eq!(told[0], (42, step, Some(LIBRARY.to_owned())));
+        let clone = Some("THPVariable_clone (libtorch.so)".to_owned());
+        assert_eq!(told[1], (20, vec!["/me/t.py(9): <module>".to_owned()], clone));
     }
 
     proptest! {

@@ -13,7 +13,7 @@ pub enum Role {
     Import,
     /// The C code of the Python interpreter.
     Interpreter,
-    /// What is outside of `main` or of a thread's function.
+    /// What is outside of `main`, of a thread's function or of a library's constructors.
     Outset,
 }
 
@@ -33,11 +33,12 @@ pub(super) fn of_native(function: &str, module: &Path, source: Option<&str>) -> 
     if is_interpreter(&name) {
         return Role::Interpreter;
     }
-    if OUTSETS.contains(&function) {
+    if OUTSETS.contains(&function) || is_loader(function, source) {
         return Role::Outset;
     }
     let is_object = name.ends_with(".so") || name.contains(".so.");
-    let installed = is_object && (is_system(&module.to_string_lossy()) || is_installed_python(&module.to_string_lossy()));
+    let installed =
+        is_object && (is_system(&module.to_string_lossy()) || is_installed_python(&module.to_string_lossy()));
     if installed || source.is_some_and(is_installed_source) { Role::Library } else { Role::Own }
 }
 
@@ -52,6 +53,14 @@ pub(super) fn evaluates_python(function: &str) -> bool {
 fn is_interpreter(name: &str) -> bool {
     let rest = name.strip_prefix("lib").unwrap_or(name);
     rest.strip_prefix("python").is_some_and(|version| version.is_empty() || version.starts_with(['2', '3']))
+}
+
+/// The way from `dlopen`, which stays, to what a library runs when it is loaded.
+fn is_loader(function: &str, source: Option<&str>) -> bool {
+    let in_loader = source.is_some_and(|file| file.contains("/elf/dl-") || file.contains("/dlfcn/dlerror"));
+    in_loader
+        || ["_dl_", "__GI__dl_", "dl_open_worker"].iter().any(|prefix| function.starts_with(prefix))
+        || matches!(function, "dlopen_doit" | "dlopen_implementation" | "_dlerror_run")
 }
 
 const OUTSETS: [&str; 9] = [
@@ -100,7 +109,7 @@ fn hands_memory_on(function: &str) -> bool {
     WRAPPERS.contains(&function) || WRAPPER_PREFIXES.iter().any(|prefix| function.starts_with(prefix))
 }
 
-const WRAPPERS: [&str; 62] = [
+const WRAPPERS: &[&str] = &[
     // The C library's.
     "malloc",
     "calloc",
@@ -168,7 +177,7 @@ const WRAPPERS: [&str; 62] = [
     "__rustc::__rust_alloc",
 ];
 
-const WRAPPER_PREFIXES: [&str; 28] = [
+const WRAPPER_PREFIXES: &[&str] = &[
     "std::allocator",
     "std::__new_allocator",
     "__gnu_cxx::new_allocator",
@@ -195,9 +204,26 @@ const WRAPPER_PREFIXES: [&str; 28] = [
     "_PyObject_Calloc",
     "PyDataMem_",
     "PyArray_malloc",
+    // How torch makes an empty tensor, whichever operator needs one.
     "c10::alloc_cpu",
     "c10::DefaultCPUAllocator",
-    "c10::impl::alloc",
+    "c10::StorageImpl::StorageImpl",
+    "c10::intrusive_ptr",
+    "c10::make_intrusive",
+    "c10::impl::wrap_kernel_functor",
+    "at::detail::empty_",
+    "at::detail::_empty_",
+    "at::detail::make_tensor",
+    "at::native::empty",
+    "at::native::_empty",
+    "at::_ops::empty",
+    "at::_ops::_empty",
+    "at::empty",
+    "at::(anonymous namespace)::empty",
+    "at::(anonymous namespace)::wrapper_CPU_empty",
+    "at::(anonymous namespace)::(anonymous namespace)::wrapper_CPU_empty",
+    "at::(anonymous namespace)::wrapper_CPU__empty",
+    "at::RegisterBackendSelect",
 ];
 
 #[cfg(test)]
@@ -229,7 +255,7 @@ mod tests {
         assert_eq!(role("parse", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1", None), Role::Own);
         assert_eq!(role("parse", "/home/me/libmine.so.1", None), Role::Own);
         assert_eq!(role("qsort", "/lib/x86_64-linux-gnu/libc.so.6", None), Role::Library);
-        assert_eq!(role("at::empty", "/v/lib/python3.11/site-packages/torch/lib/libtorch.so", None), Role::Library);
+        assert_eq!(role("at::add", "/v/lib/python3.11/site-packages/torch/lib/libtorch.so", None), Role::Library);
         assert_eq!(role("std::vector<int>::push_back", "/home/me/a", Some("/usr/include/c++/12/x.h")), Role::Library);
         assert_eq!(role("PyList_Append", "/usr/bin/python3.11", None), Role::Interpreter);
         assert_eq!(role("PyList_Append", "/usr/lib/libpython3.11.so.1.0", None), Role::Interpreter);
@@ -239,7 +265,8 @@ mod tests {
 
     #[test]
     fn only_functions_that_get_memory_for_others_are_wrappers() {
-        for passed in ["operator new", "std::allocator_traits<int>::allocate", "alloc::raw_vec::finish_grow", "xmalloc"] {
+        for passed in ["operator new", "std::allocator_traits<int>::allocate", "alloc::raw_vec::finish_grow", "xmalloc"]
+        {
             assert!(hands_memory_on(passed), "{passed}");
         }
         for named in ["main", "operator newline", "std::vector<int>::push_back", "parse_header"] {

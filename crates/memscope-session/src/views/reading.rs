@@ -1,0 +1,263 @@
+//! From a recording on disk and a question to named stacks.
+use super::names::Names;
+use super::profile::Profile;
+use crate::report::quantity::{bytes, counted};
+use memscope_analysis::{PointInTime, PoolTally, Usage};
+use memscope_model::{Device, ModelError, Pool, Process, Stacks, TraceInfo, TraceSource, survey_processes};
+pub use memscope_symbols::Symbolizer as Symbols;
+use std::path::{Path, PathBuf};
+
+/// Which memory of a recording is asked about. What is not said is where most memory was in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Question {
+    pub pid: Option<u32>,
+    pub device: Option<Device>,
+    pub pool: Option<Pool>,
+    pub at: At,
+}
+
+/// A moment, as users name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum At {
+    #[default]
+    Peak,
+    End,
+    /// When main returned.
+    Main,
+    /// Nanoseconds since the recording began.
+    After(u64),
+    /// When a step ended.
+    Step(u32),
+}
+
+impl At {
+    fn point(self, start_ns: u64) -> PointInTime {
+        match self {
+            At::Peak => PointInTime::Peak,
+            At::End => PointInTime::End,
+            At::Main => PointInTime::MainReturned,
+            At::After(ns) => PointInTime::Time(start_ns.saturating_add(ns)),
+            At::Step(number) => PointInTime::StepEnd(number),
+        }
+    }
+
+    pub fn describe(self) -> String {
+        match self {
+            At::Peak => "at the peak".to_owned(),
+            At::End => "at the end".to_owned(),
+            At::Main => "when main returned".to_owned(),
+            At::After(ns) => format!("at {:.3} s", ns as f64 / 1e9),
+            At::Step(number) => format!("at the end of step {number}"),
+        }
+    }
+}
+
+/// Why a question has no answer. Each is a mistake in what was asked, and says what can be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadingError {
+    #[error("there is no recording in {}", crate::usage_error::quoted(.0))]
+    Nothing(PathBuf),
+    #[error("no recording in {} is of process {pid}; recorded: {recorded}", crate::usage_error::quoted(.directory))]
+    NoSuchProcess { directory: PathBuf, pid: u32, recorded: String },
+    #[error("{whose} has no event of {asked}; it has: {known}")]
+    NoSuchPool { whose: String, asked: String, known: String },
+    #[error("{whose} has no event of memory")]
+    NoMemory { whose: String },
+    #[error("{whose} never came to step {asked}: {known}")]
+    NoSuchStep { whose: String, asked: u32, known: String },
+    #[error(
+        "when main returned is not known of {whose}: it shows in Python call stacks, of a program that came to its end \
+         (--call-stack=python)"
+    )]
+    MainUnknown { whose: String },
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+impl ReadingError {
+    /// Whether another question would have an answer.
+    pub fn is_users(&self) -> bool {
+        !matches!(self, ReadingError::Model(_))
+    }
+}
+
+/// What a pool of a process held at a moment.
+#[derive(Debug)]
+pub struct View {
+    pub info: TraceInfo,
+    pub device: Device,
+    pub pool: Pool,
+    pub at: At,
+    /// When that was, since the recording began.
+    pub after_ns: u64,
+    pub profile: Profile,
+    pub names: Names,
+    /// No stack of this memory was recorded.
+    pub stackless: bool,
+}
+
+impl View {
+    /// `process 31 python3 train.py, cpu HOST at the peak (after 2.200 s): 1.0 GiB in 12 blocks`
+    pub fn title(&self) -> String {
+        let when = match self.at {
+            At::After(_) => self.at.describe(),
+            at => format!("{} (after {:.3} s)", at.describe(), self.after_ns as f64 / 1e9),
+        };
+        let total = self.profile.total;
+        format!(
+            "{}, {} {when}: {} in {}",
+            whose(&self.info),
+            pool_label(self.device, self.pool),
+            bytes(total.bytes),
+            counted(total.blocks, "block", "blocks")
+        )
+    }
+}
+
+fn whose(info: &TraceInfo) -> String {
+    format!("process {} {}", info.pid, crate::report::summary::shortened(&info.command))
+}
+
+pub fn pool_label(device: Device, pool: Pool) -> String {
+    format!("{} {}", crate::report::process::device_label(device), pool.name())
+}
+
+/// Reads what is recorded in `directory` as far as the question needs it. `progress` is told how much of all is done.
+pub fn read(
+    directory: &Path,
+    question: &Question,
+    symbolizer: &mut Symbols,
+    progress: &mut dyn FnMut(f64),
+) -> Result<View, ReadingError> {
+    let found = survey_processes(directory, None)?;
+    let directories = match question.pid {
+        None => found.processes,
+        Some(pid) => of_process(directory, found.processes, pid)?,
+    };
+    let number = directories.len();
+    let mut best: Option<(Box<dyn TraceSource>, Usage, u64)> = None;
+    for (done, directory) in directories.iter().enumerate() {
+        let mut source = open(directory)?;
+        let (usage, peak) = follow(&mut *source, question, number > 1, &mut |fraction| {
+            progress((done as f64 + fraction) / number as f64);
+        })?;
+        if best.as_ref().is_none_or(|(_, _, other)| peak > *other) {
+            best = Some((source, usage, peak));
+        }
+    }
+    let (source, usage, _) = best.ok_or_else(|| ReadingError::Nothing(directory.to_owned()))?;
+    view(&source.info(), source.stacks(), &usage, question, symbolizer)
+}
+
+/// Whether there is anything to read in a directory, be it readable or not.
+pub fn holds_recording(directory: &Path) -> bool {
+    directory.is_dir()
+        && survey_processes(directory, None)
+            .is_ok_and(|found| !found.processes.is_empty() || !found.unreadable.is_empty())
+}
+
+/// The one place that knows which sources there are.
+fn open(directory: &Path) -> Result<Box<dyn TraceSource>, ModelError> {
+    Ok(Box::new(Process::open(directory)?))
+}
+
+fn of_process(root: &Path, directories: Vec<PathBuf>, pid: u32) -> Result<Vec<PathBuf>, ReadingError> {
+    let mut pids = Vec::new();
+    let mut chosen = Vec::new();
+    for directory in directories {
+        let info = open(&directory)?.info();
+        pids.push(info.pid.to_string());
+        if info.pid == pid {
+            chosen.push(directory);
+        }
+    }
+    const TOLD: usize = 20;
+    if pids.len() > TOLD {
+        let more = pids.len() - TOLD;
+        pids.truncate(TOLD);
+        pids.push(format!("and {more} more"));
+    }
+    if chosen.is_empty() {
+        return Err(ReadingError::NoSuchProcess { directory: root.to_owned(), pid, recorded: pids.join(", ") });
+    }
+    Ok(chosen)
+}
+
+/// One pass over a trace, and the peak of what is asked about. One of many processes may have nothing of it.
+fn follow(
+    source: &mut dyn TraceSource,
+    question: &Question,
+    among_others: bool,
+    progress: &mut dyn FnMut(f64),
+) -> Result<(Usage, u64), ReadingError> {
+    let info = source.info();
+    let mut usage = Usage::at(&[question.at.point(info.start_ns)]);
+    let outcome = source.run(&mut [&mut usage], progress)?;
+    if let At::Step(asked) = question.at
+        && outcome.steps.count() < asked
+        && !among_others
+    {
+        let known = match outcome.steps.count() {
+            0 => format!(
+                "it has no steps, which are mstx ranges \"{}\" or end with a call of step()",
+                memscope_model::STEP_TEXT
+            ),
+            count => format!("it has {}", counted(u64::from(count), "step", "steps")),
+        };
+        return Err(ReadingError::NoSuchStep { whose: whose(&info), asked, known });
+    }
+    let peak = choose(&usage, question).map_or(0, |tally| tally.peak_bytes);
+    Ok((usage, peak))
+}
+
+/// The pool with the highest peak of those asked about.
+fn choose<'u>(usage: &'u Usage, question: &Question) -> Option<&'u PoolTally> {
+    usage
+        .pools()
+        .filter(|tally| question.device.is_none_or(|device| device == tally.device))
+        .filter(|tally| question.pool.is_none_or(|pool| pool == tally.pool))
+        .max_by_key(|tally| tally.peak_bytes)
+}
+
+/// Answers the question from a pass over a trace that watched its moment.
+pub fn view(
+    info: &TraceInfo,
+    stacks: &Stacks,
+    usage: &Usage,
+    question: &Question,
+    symbolizer: &mut Symbols,
+) -> Result<View, ReadingError> {
+    let Some(tally) = choose(usage, question) else {
+        let known: Vec<String> = usage.pools().map(|tally| pool_label(tally.device, tally.pool)).collect();
+        if known.is_empty() {
+            return Err(ReadingError::NoMemory { whose: whose(info) });
+        }
+        let asked: Vec<String> = question
+            .device
+            .map(crate::report::process::device_label)
+            .into_iter()
+            .chain(question.pool.map(|pool| pool.name().to_owned()))
+            .collect();
+        return Err(ReadingError::NoSuchPool { whose: whose(info), asked: asked.join(" "), known: known.join(", ") });
+    };
+    let (device, pool) = (tally.device, tally.pool);
+    let holdings = usage.holdings(device, pool, question.at.point(info.start_ns)).ok_or_else(|| match question.at {
+        At::Step(asked) => {
+            ReadingError::NoSuchStep { whose: whose(info), asked, known: "no event was in it".to_owned() }
+        }
+        _ => ReadingError::MainUnknown { whose: whose(info) },
+    })?;
+    let mut names = Names::default();
+    let profile = Profile::new(holdings.total, &holdings.stacks, stacks, &mut names, symbolizer);
+    let stackless = profile.stacks.iter().all(|stack| stack.frames.is_empty()) && !profile.stacks.is_empty();
+    Ok(View {
+        info: info.clone(),
+        device,
+        pool,
+        at: question.at,
+        after_ns: holdings.time_ns.saturating_sub(info.start_ns),
+        profile,
+        names,
+        stackless,
+    })
+}
