@@ -36,7 +36,9 @@ void chaos_begin(struct chaos_counts *first) {
     int file = syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (file < 0 || syscall(SYS_ftruncate, file, 4096))
         abort();
-    long mapped = syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    /* In a child in place of the parent's: code that a fork in a signal handler interrupted may hold the address. */
+    void *place = counts == &early ? 0 : counts;
+    long mapped = syscall(SYS_mmap, place, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | (place ? MAP_FIXED : 0), file, 0);
     if (mapped < 0 && mapped > -4096)
         abort();
     syscall(SYS_close, file);

@@ -103,6 +103,16 @@ fn exec_in_place_makes_two_recordings_of_one_process() {
     assert_eq!((before.info.state, after.info.state), (ProcessState::NotEnded, ProcessState::Ended));
 }
 
+#[test]
+fn children_that_allocate_nothing_leave_nothing() {
+    for c_depth in [0, 16] {
+        let workshop = Workshop::new();
+        let program = workshop.compile("silent_children.c");
+        let recording = workshop.run_both(&workshop.recorder().c_stacks(c_depth), || Command::new(&program));
+        assert_eq!(recording.only().allocations(100).len(), 1);
+    }
+}
+
 fn ending(mode: &str) -> Recording {
     let workshop = Workshop::new();
     let program = workshop.compile("endings.c");

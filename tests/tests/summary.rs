@@ -1,5 +1,5 @@
 //! What the command tells after the run of a real program.
-use memscope_tests::{Recording, Workshop, command, finish};
+use memscope_tests::{Recording, Workshop, command, finish, is_root};
 use std::process::{Command, Stdio};
 
 /// The summary after `programs/<source>` ran under the command.
@@ -49,4 +49,100 @@ fn a_child_with_address_sanitizer_runs_as_ever_and_is_recorded() {
     let [process] = recording.of("frames")[..] else { panic!("{:?}", recording.commands()) };
     let [event] = process.allocations(31337)[..] else { panic!("one allocation") };
     assert_eq!(process.functions(event.at.stack)[..2], ["inner", "middle"]);
+}
+
+#[test]
+fn the_end_of_the_program_is_named_after_the_run_and_later() {
+    let ends = [
+        ("kill -KILL $$", "killed by SIGKILL"),
+        ("ulimit -c 0; kill -SEGV $$", "killed by SIGSEGV"),
+        ("exit 3", "exited with status 3"),
+        ("exit 0", "exited"),
+    ];
+    for (script, words) in ends {
+        let workshop = Workshop::new();
+        let output = workshop.path("output");
+        let run = |command: &mut Command| {
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            finish(command.spawn().expect("the command can be started"))
+        };
+        let ended = run(command().arg("--device=cpu").arg("-o").arg(&output).args(["--", "sh", "-c", script]));
+        let bare = run(Command::new("sh").args(["-c", script]));
+        assert_eq!(ended.status.to_string(), bare.status.to_string(), "{ended:?}");
+        let info = run(command().arg("info").arg(&output));
+        for told in [&ended.stderr, &info.stdout] {
+            let told = String::from_utf8_lossy(told);
+            let line = told.lines().find(|line| line.contains(" events, ") && line.contains(" sh -c "));
+            assert!(line.is_some_and(|line| line.ends_with(&format!(" events, {words}"))), "{script}: {told}");
+        }
+    }
+}
+
+/// The summary of a run whose output is on a disk of that size, what `info` says afterwards, and the status of the run.
+fn on_a_small_disk(size: &str, script: &str) -> (String, String, Option<i32>) {
+    let workshop = Workshop::new();
+    let (program, disk) = (workshop.compile("burst.c"), workshop.directory("disk"));
+    let within = "mount -t tmpfs -o size=\"$1\" tmpfs \"$2\" || exit 77
+        \"$3\" --device=cpu -o \"$2/output\" -- sh -c \"$4\" sh \"$5\"; status=$?
+        \"$3\" info \"$2/output\"
+        exit $status";
+    let mut unshare = Command::new("unshare");
+    unshare.arg(if is_root() { "-m" } else { "-Urm" }).args(["sh", "-c", within, "sh", size]).arg(&disk);
+    unshare.arg(command().get_program()).arg(script).arg(&program);
+    unshare.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ended = finish(unshare.spawn().expect("unshare is installed"));
+    assert_ne!(ended.status.code(), Some(77), "no tmpfs can be mounted, neither as root nor in a user namespace");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&ended.stderr), text(&ended.stdout), ended.status.code())
+}
+
+/// `2 processes recorded: 1,000 events, 3 LOST`, without what follows.
+fn headline(text: &str) -> &str {
+    let line = text.lines().find(|line| line.contains(" recorded: ")).unwrap_or_else(|| panic!("{text}"));
+    let line = line.strip_prefix("[msmemscope] ").unwrap_or(line);
+    line.split(';').next().unwrap_or(line)
+}
+
+#[test]
+fn files_that_do_not_fit_the_disk_take_nothing_from_the_summary() {
+    let (summary, info, status) = on_a_small_disk("30m", "\"$1\" 1 300000 >&2; true");
+    assert_eq!(headline(&summary), headline(&info), "{summary}");
+    assert!(
+        headline(&info).starts_with("2 processes recorded: ") && headline(&info).ends_with(", none lost"),
+        "{info}"
+    );
+    assert!(summary.contains("; files of 1 process could NOT be written"), "{summary}");
+    let unwritten: Vec<&str> = summary.lines().filter(|line| line.contains("NOT EXPORTED: ")).collect();
+    assert!(matches!(unwritten[..], [line] if line.contains("_cpu") || line.contains(".csv")), "{summary}");
+    assert!(summary.contains("the recording is kept, export it with: msmemscope export "), "{summary}");
+    assert_eq!(status, Some(3), "{summary}");
+}
+
+#[test]
+fn the_programs_own_failure_goes_before_that_of_its_files() {
+    let (summary, _, status) = on_a_small_disk("30m", "\"$1\" 1 300000 >&2; exit 5");
+    assert!(summary.contains("could NOT be written"), "{summary}");
+    assert_eq!(status, Some(5), "{summary}");
+}
+
+#[test]
+fn a_process_that_begins_on_a_full_disk_is_named_and_leaves_nothing() {
+    let (summary, info, _) = on_a_small_disk("2m", "\"$1\" 1 300000 >&2; \"$1\" 1 1 >&2; true");
+    for text in [&summary, &info] {
+        assert!(!text.contains("could NOT be read"), "{text}");
+    }
+    assert!(summary.contains("; 1 process NOT RECORDED"), "{summary}");
+    assert!(summary.contains(" burst: NOT RECORDED: there is no space for its recording: No space left"), "{summary}");
+}
+
+#[test]
+fn a_disk_that_is_full_of_the_recording_costs_no_word_of_the_summary() {
+    let (summary, info, status) = on_a_small_disk("2m", "\"$1\" 1 300000 >&2; true");
+    assert_eq!(headline(&summary), headline(&info), "{summary}");
+    assert!(headline(&info).starts_with("2 processes recorded: ") && headline(&info).ends_with(" LOST"), "{info}");
+    assert!(summary.contains("the recording could not be written: No space left on device"), "{summary}");
+    let line = info.lines().find(|line| line.contains(" sh -c ")).unwrap_or_else(|| panic!("{info}"));
+    assert!(line.ends_with(" events, exited"), "{info}");
+    assert!(summary.contains("config.json: No space left on device"), "{summary}");
+    assert_eq!(status, Some(3), "{summary}");
 }

@@ -79,7 +79,7 @@ const MAN_BEFORE_OPTIONS: &str = r".SH SYNOPSIS
 \fB@NAME@\fR [\fIoptions\fR] \-\- \fIprogram\fR [\fIarguments\fR]
 \fB@NAME@\fR \-\-compare \-\-input=\fIbase\fR,\fIcompared\fR
 \fB@NAME@ export\fR \fIdir\fR [\-\-format \fIcsv\fR|\fIdb\fR]
-\fB@NAME@ info\fR \fIdir\fR
+\fB@NAME@ info\fR \fIdir\fR [\-\-all]
 \fB@NAME@ top\fR|\fBtree\fR|\fBflamegraph\fR \fIdir\fR [\-\-at \fImoment\fR]
 \fB@NAME@ diff\fR \fIdir\fR \fIdir\fR
 .fi
@@ -92,8 +92,9 @@ Options stand before the program. After its name, and only where no \fB\-\-\fR i
 \fI\-\-name=value\fR that is a valid option is taken too, with a note; after \fB\-\-\fR nothing is touched.
 Lists are separated by commas, ASCII or full-width. A repeated option replaces the earlier one.
 .PP
-\fBexport\fR writes the csv or db files of an earlier run again, \fBinfo\fR says what a run recorded; both take an
-output directory, a process directory or a spool directory.
+\fBexport\fR writes the csv or db files of an earlier run again, \fBinfo\fR says what a run recorded (of many processes
+the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a process directory or a
+spool directory.
 .PP
 \fBtop\fR lists the functions and call sites that hold most memory, \fBtree\fR shows who called whom to get it,
 \fBflamegraph\fR draws that for a browser, and \fBdiff\fR ranks what grew and what shrank between two runs, processes or
@@ -106,10 +107,14 @@ const MAN_AFTER_OPTIONS: &str = r".SH EXIT STATUS
 That of the program; if a signal ended the program, the same signal ends \fB@NAME@\fR. Otherwise:
 .TP
 \fB1\fR
-A part of the installation is missing or failed.
+A part of the installation is missing or failed; of \fBexport\fR and \fBinfo\fR: a recording cannot be read.
 .TP
 \fB2\fR
 An option is wrong or the program cannot be recorded. Nothing was created.
+.TP
+\fB3\fR
+The program ended with status 0, but not all files of its recording could be written (a full disk, Ctrl\-C during the
+export); the summary names them, and \fBexport\fR writes them later.
 .TP
 \fB126\fR, \fB127\fR
 The program cannot be executed; the program was not found.
@@ -142,7 +147,7 @@ fn top_command(brand: Brand, purpose: Purpose) -> Command {
         .override_usage(format!(
             "{name} [options] <program> [arguments]...\n       {name} [options] -- <program> [arguments]...\n       \
              {name} --compare --input=<base>,<compared>\n       {name} export <dir> [--format csv|db]\n       \
-             {name} info <dir>\n       {name} top|tree|flamegraph <dir> [--at <moment>]\n       \
+             {name} info <dir> [--all]\n       {name} top|tree|flamegraph <dir> [--at <moment>]\n       \
              {name} diff <dir> <dir>",
             name = brand.name()
         ))

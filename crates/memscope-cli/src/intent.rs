@@ -41,6 +41,8 @@ pub struct ExportSettings {
 pub struct InfoSettings {
     /// An output directory, a process directory or a spool directory.
     pub directory: PathBuf,
+    /// Everything about each process, however many there are.
+    pub all: bool,
     pub brand: Brand,
 }
 

@@ -32,6 +32,7 @@ pub enum OptionId {
     Svg,
     Json,
     File,
+    All,
 }
 
 /// What completions offer for a value.
@@ -251,6 +252,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         }),
         help: "The two results for --compare, e.g. --input=/home/a/run1,/home/a/run2",
     },
+    OptionSpec {
+        id: OptionId::All,
+        names: &["all"],
+        shorts: &[],
+        value: None,
+        help: "Of info: everything about each process, however many there are [default: the ten largest of many]",
+    },
 ];
 
 /// Options of sub-commands only. Within those they come before options of the same name in [`OPTIONS`].
@@ -415,7 +423,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         id: SubCommand::Info,
         name: "info",
         operand: Some(("DIR", "one directory: an output directory, a process directory or a spool directory")),
-        options: &[OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help],
+        options: &[OptionId::All, OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help],
         hidden: false,
         help: "Say what an earlier run recorded",
     },

@@ -119,7 +119,7 @@ fn sub_command(
         SubCommand::Export => {
             Intent::Export(ExportSettings { directory: directory()?, data_format: draft.data_format, brand })
         }
-        SubCommand::Info => Intent::Info(InfoSettings { directory: directory()?, brand }),
+        SubCommand::Info => Intent::Info(InfoSettings { directory: directory()?, all: draft.all, brand }),
         SubCommand::Top | SubCommand::Tree | SubCommand::Flamegraph | SubCommand::Diff => {
             let second = match second.map(PathBuf::from) {
                 Some(path) if !path.is_dir() => return Err(wrong(no_directory(&path))),
@@ -164,6 +164,7 @@ struct Draft {
     verbose: bool,
     quiet: bool,
     compare: bool,
+    all: bool,
     inputs: Option<(PathBuf, PathBuf)>,
     view: ViewDraft,
 }
@@ -187,6 +188,7 @@ impl Default for Draft {
             verbose: false,
             quiet: false,
             compare: false,
+            all: false,
             inputs: None,
             view: ViewDraft::default(),
         }
@@ -226,6 +228,7 @@ impl Draft {
             OptionId::Verbose => self.verbose = true,
             OptionId::Quiet => self.quiet = true,
             OptionId::Compare => self.compare = true,
+            OptionId::All => self.all = true,
             OptionId::Help | OptionId::Version | OptionId::Output | OptionId::Input | OptionId::File => {}
             OptionId::At
             | OptionId::Pid
@@ -263,6 +266,9 @@ impl Draft {
         }
         if self.inputs.is_some() {
             notes.push(String::from("--input is used with --compare only; it has no effect here"));
+        }
+        if self.all {
+            notes.push(String::from("--all is used with info only; it has no effect here"));
         }
         let output = self.output.clone().unwrap_or_else(|| PathBuf::from(brand.default_output_dir()));
         let output_dir = std::path::absolute(&output)

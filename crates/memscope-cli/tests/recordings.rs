@@ -199,7 +199,7 @@ fn steps_that_were_asked_for_and_never_seen_are_told_in_one_line() {
 }
 
 #[test]
-fn a_process_that_could_not_be_exported_is_counted_in_the_summary() {
+fn a_process_that_could_not_be_exported_is_in_the_summary_with_the_reason() {
     let root = recorded(|spool| {
         let lane = spool.lane(31);
         spool.alloc(lane, 1, 0x5000, 64, 0);
@@ -208,6 +208,94 @@ fn a_process_that_could_not_be_exported_is_counted_in_the_summary() {
     std::fs::write(root.path().join("msmemscope_31_20251203091122_ascend/device_cpu"), "").unwrap();
     let output = run("export", root.path());
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{told}");
-    assert!(told.contains("0 processes recorded: 0 events, none lost; 1 more process could NOT be exported"), "{told}");
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("1 process recorded: 1 event, none lost; files of 1 process could NOT be written"), "{told}");
+    assert!(
+        told.contains("NOT EXPORTED: cannot create directory ") && told.contains("device_cpu: File exists"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_recording_that_cannot_be_read_is_counted() {
+    let root = recorded(|spool| {
+        let lane = spool.lane(31);
+        spool.alloc(lane, 1, 0x5000, 64, 0);
+    });
+    let broken = root.path().join("msmemscope_32_20251203091122_ascend/spool");
+    std::fs::create_dir_all(&broken).unwrap();
+    std::fs::write(broken.join("windows.spool"), "nothing of the kind").unwrap();
+    for command in ["info", "export"] {
+        let output = run(command, root.path());
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("1 process recorded: 1 event, none lost; 1 more recording could NOT be read"), "{told}");
+    }
+}
+
+/// So many processes of two programs, the first with the least memory.
+fn family(size: u32) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for number in 0..size {
+        let mut spool = SpoolBuilder::new();
+        let program = if number % 3 == 0 { "/usr/bin/ld" } else { "/usr/bin/cc1" };
+        spool.process(100 + number, 1).command(program, program).config("cpu=1;dir=/tmp");
+        let lane = spool.lane(100 + number);
+        spool.alloc(lane, 1, 0x5000, (u64::from(number) + 1) << 20, 0);
+        spool.write(&root.path().join(format!("msmemscope_{}_20251203091122_ascend", 100 + number))).unwrap();
+    }
+    root
+}
+
+#[test]
+fn of_many_processes_the_ten_largest_are_told_and_the_others_summed_up() {
+    let root = family(30);
+    let told_by_export = String::from_utf8(run("export", root.path()).stderr).unwrap().replace("[msmemscope] ", "");
+    for text in [info(root.path()), told_by_export] {
+        assert!(text.starts_with("30 processes recorded: 30 events, none lost\n"), "{text}");
+        let processes: Vec<&str> = text.lines().filter(|line| line.starts_with("  process ")).collect();
+        let pids: Vec<u32> = processes.iter().map(|line| line[10..13].parse().unwrap()).collect();
+        assert_eq!(pids, (120..130).rev().collect::<Vec<u32>>(), "{text}");
+        for line in [
+            "  20 of cc1: 20 events, peak at most 30.0 MiB".to_owned(),
+            "  10 of ld: 10 events, peak at most 28.0 MiB".to_owned(),
+            format!(
+                "  and 20 smaller processes: 20 events, peak at most 20.0 MiB; all are listed by: info --all {}",
+                root.path().display()
+            ),
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+        }
+    }
+    let all = Command::new(env!("CARGO_BIN_EXE_msmemscope")).args(["info", "--all"]).arg(root.path()).output().unwrap();
+    let all = String::from_utf8(all.stdout).unwrap();
+    assert_eq!(all.lines().filter(|line| line.starts_with("  process ")).count(), 30, "{all}");
+}
+
+#[test]
+fn of_ten_processes_each_is_told() {
+    let root = family(10);
+    let text = info(root.path());
+    assert_eq!(text.lines().filter(|line| line.starts_with("  process ")).count(), 10, "{text}");
+    assert!(!text.contains("smaller") && !text.contains(" of cc1"), "{text}");
+}
+
+#[test]
+fn the_end_of_the_program_is_that_of_its_last_image_and_of_nobody_else() {
+    const START_NS: u64 = 1_700_000_000_000_000_000;
+    let root = tempfile::tempdir().unwrap();
+    for (name, pid, start) in [("first", 31, 0), ("last", 31, 9), ("other", 32, 20)] {
+        let mut spool = SpoolBuilder::new();
+        spool.process(pid, 7).started_at(START_NS + start).command("/bin/x", name);
+        let lane = spool.lane(pid);
+        spool.alloc(lane, 1, 0x5000, 64, 0);
+        spool.write(&root.path().join(name)).unwrap();
+    }
+    std::fs::write(root.path().join(".msmemscope_end_7_31_9"), "").unwrap();
+    let text = info(root.path());
+    let ends: Vec<(&str, bool)> = ["first", "last", "other"]
+        .map(|name| (name, text.contains(&format!(" {name}: 1 event, killed by SIGKILL"))))
+        .to_vec();
+    assert_eq!(ends, [("first", false), ("last", true), ("other", false)], "{text}");
 }

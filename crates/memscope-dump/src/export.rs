@@ -112,6 +112,8 @@ pub struct ExportOptions<'a> {
 #[derive(Debug)]
 pub struct Exported {
     pub files: Vec<PathBuf>,
+    /// What could not be: a full disk takes the files, never the outcome.
+    pub failures: Vec<ExportError>,
     /// Events that became rows.
     pub rows: u64,
     pub outcome: Outcome,
@@ -120,7 +122,8 @@ pub struct Exported {
 }
 
 /// Writes `device_<id>/dump/…` of each device with events, and `config.json`, into `directory`, replacing what an
-/// earlier export wrote. The events of the same pass go to `others`, too.
+/// earlier export wrote. The events of the same pass go to `others`, too, all of them whatever becomes of the files.
+/// Fails only if the recording cannot be read or the export is cancelled.
 pub fn export_process(
     process: &mut Process,
     directory: &Path,
@@ -131,7 +134,7 @@ pub fn export_process(
     let start_ns = process.info().start_realtime_ns;
     let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
     let mut dump = Dump {
-        router: Router::new(directory, brand, format, file_time(directory, start_ns, utc_offset), usage),
+        router: Ok(Router::new(directory, brand, format, file_time(directory, start_ns, utc_offset), usage)),
         texts: StackTexts::new(symbolizer),
         pid: process.info().pid,
         dump_events,
@@ -141,15 +144,11 @@ pub fn export_process(
         clock: RowClock::default(),
         rows: 0,
         seen: 0,
-        failure: None,
     };
     let mut sinks: Vec<&mut dyn TraceSink> = Vec::with_capacity(others.len() + 1);
     sinks.extend(others.iter_mut().map(|sink| &mut **sink as &mut dyn TraceSink));
     sinks.push(&mut dump);
     let outcome = process.run(&mut sinks, progress)?;
-    if let Some(failure) = dump.failure {
-        return Err(failure);
-    }
     if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
         return Err(ExportError::Cancelled);
     }
@@ -157,14 +156,22 @@ pub fn export_process(
     let Dump { router, texts, rows, pid, .. } = dump;
     let mut problems = texts.problems().to_vec();
     let start = start_row(outcome.events, start_ns, outcome.first_time_ns, pid);
-    let mut files = router.finish(&start, &mut problems)?;
-    files.push(write_config(process, directory)?);
-    Ok(Exported { files, rows, outcome, problems })
+    let (mut files, mut failures) = (Vec::new(), Vec::new());
+    match router.and_then(|router| router.finish(&start, &mut problems)) {
+        Ok(written) => files = written,
+        Err(failure) => failures.push(failure),
+    }
+    match write_config(process, directory) {
+        Ok(written) => files.push(written),
+        Err(failure) => failures.push(failure),
+    }
+    Ok(Exported { files, failures, rows, outcome, problems })
 }
 
 /// The sink that writes rows.
 struct Dump<'a> {
-    router: Router<'a>,
+    /// Or why there is none any more. What it had written is gone then, so that a full disk has room for others.
+    router: Result<Router<'a>, ExportError>,
     texts: StackTexts<'a>,
     pid: u32,
     dump_events: DumpEvents,
@@ -174,18 +181,12 @@ struct Dump<'a> {
     clock: RowClock,
     rows: u64,
     seen: u64,
-    /// Why it broke off.
-    failure: Option<ExportError>,
 }
 
 impl Dump<'_> {
     fn write(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> Result<(), ExportError> {
-        // A look at the flag is only worth it now and then.
-        if self.seen.is_multiple_of(4096) && self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-            return Err(ExportError::Cancelled);
-        }
-        self.seen += 1;
         let Dump { router, texts, clock, usage, pid, .. } = self;
+        let Ok(router) = router else { return Ok(()) };
         match event {
             TraceEvent::Memory(event) | TraceEvent::Alive(event) if self.dump_events.wants(event) => {
                 self.rows += 1;
@@ -199,17 +200,24 @@ impl Dump<'_> {
             _ => Ok(()),
         }
     }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+    }
 }
 
 impl TraceSink for Dump<'_> {
+    /// Others go on if the files cannot: only whoever cancels the export ends the pass.
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
-        match self.write(event, state) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => {
-                self.failure = Some(failure);
-                ControlFlow::Break(())
-            }
+        // A look at the flag is only worth it now and then.
+        if self.seen.is_multiple_of(4096) && self.is_cancelled() {
+            return ControlFlow::Break(());
         }
+        self.seen += 1;
+        if let Err(failure) = self.write(event, state) {
+            self.router = Err(failure);
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -176,18 +176,18 @@ impl HostBooks {
             self.heap.remove(&address);
             // Nobody saw the call that freed it.
             let unseen = Moment { stack: StackId::NONE, ..now };
-            self.emit_free(unseen, Origin::Heap, address, old, true, counts, emit)?;
+            self.emit_free(unseen, old.block(Origin::Heap, address), true, counts, emit)?;
             live.made.event = counts.ids;
             self.heap.insert(address, live);
         }
-        self.emit_malloc(now, Origin::Heap, address, live, false, counts, emit)
+        self.emit_malloc(now, live.block(Origin::Heap, address), false, counts, emit)
     }
 
     fn free(&mut self, now: Moment, address: u64, counts: &mut Counts, emit: &mut impl Emit) -> ControlFlow<()> {
         match self.heap.remove(&address) {
             Some(live) => {
                 self.last_frees[freed_place(address)] = LastFree { address, time_ns: now.time_ns, thread: now.thread };
-                self.emit_free(now, Origin::Heap, address, live, false, counts, emit)
+                self.emit_free(now, live.block(Origin::Heap, address), false, counts, emit)
             }
             None => self.emit_unmatched(now, address, counts, emit),
         }
@@ -207,7 +207,7 @@ impl HostBooks {
         self.unmap(now, start, end, true, counts, emit)?;
         let live = begin(now, size, counts);
         self.mappings.insert(address, live);
-        self.emit_malloc(now, Origin::Mapping, address, live, false, counts, emit)
+        self.emit_malloc(now, live.block(Origin::Mapping, address), false, counts, emit)
     }
 
     /// Address space was mapped without access.
@@ -244,7 +244,7 @@ impl HostBooks {
                 }
                 let live = begin(now, end - start, counts);
                 self.mappings.insert(start, live);
-                self.emit_malloc(now, Origin::Mapping, start, live, false, counts, emit)?;
+                self.emit_malloc(now, live.block(Origin::Mapping, start), false, counts, emit)?;
             }
             return ControlFlow::Continue(());
         }
@@ -310,7 +310,7 @@ impl HostBooks {
         while let Some((address, live)) = self.mapping_in(start, end) {
             self.mappings.remove(&address);
             ended += 1;
-            self.emit_free(now, Origin::Mapping, address, live, synthetic, counts, emit)?;
+            self.emit_free(now, live.block(Origin::Mapping, address), synthetic, counts, emit)?;
             // `map` accepted the mapping, so its end is an address.
             let mapping_end = address + live.size;
             for (piece_start, piece_end) in [(address, start), (end, mapping_end)] {
@@ -318,7 +318,7 @@ impl HostBooks {
                     let piece = Live { block: counts.next_block(), size: piece_end - piece_start, ..live };
                     self.mappings.insert(piece_start, piece);
                     let at = Moment { thread: live.made.thread, stack: live.made.stack, ..now };
-                    self.emit_malloc(at, Origin::Mapping, piece_start, piece, true, counts, emit)?;
+                    self.emit_malloc(at, piece.block(Origin::Mapping, piece_start), true, counts, emit)?;
                 }
             }
         }
@@ -340,23 +340,21 @@ impl HostBooks {
     fn emit_malloc(
         &mut self,
         now: Moment,
-        origin: Origin,
-        address: u64,
-        live: Live,
+        block: Block,
         synthetic: bool,
         counts: &mut Counts,
         emit: &mut impl Emit,
     ) -> ControlFlow<()> {
-        self.usage.add(live.size, now.time_ns);
-        let share = self.share(origin);
+        self.usage.add(block.size, now.time_ns);
+        let share = self.share(block.origin);
         share.allocations += 1;
-        share.bytes += live.size;
+        share.bytes += block.size;
         share.peak_bytes = share.peak_bytes.max(share.bytes);
         self.is_used = true;
         counts.mallocs += 1;
         let mut event = BlockEvent {
             action: Action::Malloc,
-            block: live.block(origin, address),
+            block,
             at: counts.next(now),
             used: self.usage.live_bytes,
             reserved: None,
@@ -371,19 +369,17 @@ impl HostBooks {
     fn emit_free(
         &mut self,
         now: Moment,
-        origin: Origin,
-        address: u64,
-        live: Live,
+        block: Block,
         synthetic: bool,
         counts: &mut Counts,
         emit: &mut impl Emit,
     ) -> ControlFlow<()> {
-        self.usage.remove(live.size);
-        self.share(origin).bytes -= live.size;
+        self.usage.remove(block.size);
+        self.share(block.origin).bytes -= block.size;
         counts.frees += 1;
         let mut event = BlockEvent {
             action: Action::Free,
-            block: live.block(origin, address),
+            block,
             at: counts.next(now),
             used: self.usage.live_bytes,
             reserved: None,

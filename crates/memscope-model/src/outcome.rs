@@ -67,6 +67,11 @@ impl Outcome {
     pub fn live_blocks(&self) -> impl ExactSizeIterator<Item = &Block> {
         self.live.iter()
     }
+
+    /// For whoever keeps the outcomes of many processes and has no use for their blocks.
+    pub fn forget_live_blocks(&mut self) {
+        self.live = Vec::new();
+    }
 }
 
 /// The use of one pool of one device.

@@ -1,7 +1,9 @@
 //! Memory usage of devices while the program runs: sampled here, outside of it, because a question to the driver has no
 //! place on a thread that allocates, and looked up when rows are written.
+use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memscope_dump::SampledUsage;
@@ -67,38 +69,50 @@ fn selects(npu: NpuSelection, device: u32) -> bool {
     }
 }
 
+/// What was sampled during runs, each read once for all of its processes.
+#[derive(Debug, Default)]
+pub struct SampledRuns {
+    logs: Mutex<HashMap<(PathBuf, u64), SharedLog>>,
+}
+
+/// What a log holds, if there is one, or why it cannot be read.
+type SharedLog = Arc<Result<Option<UsageLog>, UsageError>>;
+
+impl SampledRuns {
+    /// With what the user should know of a log that cannot be read: the export goes on without it.
+    pub fn process(&self, process: &Process, directory: &Path) -> (SampledProcess, Option<String>) {
+        let (run_id, pid) = (process.info().run_id, process.info().pid);
+        // Logs are next to the directories of the run's processes. A name such as `.` has no parent to read from.
+        let directory = directory.canonicalize();
+        let output_dir = directory.as_ref().ok().and_then(|directory| directory.parent());
+        let log = output_dir.map(|output_dir| self.log(output_dir, run_id));
+        let problem = log.as_ref().and_then(|log| Some(log.as_ref().as_ref().err()?.to_string()));
+        (SampledProcess { log, pid }, problem)
+    }
+
+    fn log(&self, output_dir: &Path, run_id: u64) -> SharedLog {
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = logs.entry((output_dir.to_owned(), run_id));
+        Arc::clone(log.or_insert_with(|| Arc::new(UsageLog::open(output_dir, run_id))))
+    }
+}
+
 /// What was sampled during the run of a recorded process, as that process sees it.
 #[derive(Debug)]
 pub struct SampledProcess {
-    log: Option<UsageLog>,
+    log: Option<SharedLog>,
     pid: u32,
 }
 
 impl SampledProcess {
-    /// With what the user should know of a log that cannot be read: the export goes on without it.
-    pub fn open(process: &Process, directory: &Path) -> (SampledProcess, Option<String>) {
-        let (run_id, pid) = (process.info().run_id, process.info().pid);
-        match Self::log(directory, run_id) {
-            Ok(log) => (SampledProcess { log, pid }, None),
-            Err(error) => (SampledProcess { log: None, pid }, Some(error.to_string())),
-        }
-    }
-
-    /// Logs are next to the directories of the run's processes.
-    fn log(directory: &Path, run_id: u64) -> Result<Option<UsageLog>, UsageError> {
-        // A name such as `.` has no parent to read from.
-        let directory = directory.canonicalize();
-        let output_dir = directory.as_ref().ok().and_then(|directory| directory.parent());
-        output_dir.map_or(Ok(None), |output_dir| UsageLog::open(output_dir, run_id))
-    }
-
     pub fn at(&self, device: Device, time_ns: u64) -> SampledUsage {
         let device = match device {
             Device::Cpu => HOST,
             Device::Npu(number) => u32::from(number),
             Device::Unknown => return SampledUsage::default(),
         };
-        let at = self.log.as_ref().map(|log| log.at(device, self.pid, time_ns)).unwrap_or_default();
+        let log = self.log.as_ref().and_then(|log| log.as_ref().as_ref().ok()?.as_ref());
+        let at = log.map(|log| log.at(device, self.pid, time_ns)).unwrap_or_default();
         SampledUsage { process_used: at.process_used, device_used: at.device_used, device_total: at.device_total }
     }
 }

@@ -1,83 +1,189 @@
 //! The files of recorded processes, and what they say about each.
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
+use indicatif::ProgressBar;
 use memscope_analysis::Usage;
 use memscope_dump::{DumpEvents, ExportError, ExportOptions, export_process};
-use memscope_model::{Process, survey_processes};
-use memscope_symbols::Symbolizer;
+use memscope_model::{ModelError, Process, SPOOL_DIRECTORY, survey_processes};
+use memscope_symbols::{Symbolizer, Symbols};
 
 use crate::brand::Brand;
-use crate::device_usage::SampledProcess;
+use crate::device_usage::SampledRuns;
 use crate::keeper::Unrecorded;
 use crate::printer::Printer;
 use crate::report::{ProcessReport, resident_size};
 use crate::settings::DataFormat;
 use crate::signals::Interruption;
+use crate::workers;
 
-/// The process directories in `root`, of one run or all; says which cannot be read.
-pub fn recorded_processes(root: &Path, run: Option<u64>, printer: &Printer) -> anyhow::Result<Vec<PathBuf>> {
+/// What was found of a run, or of several.
+#[derive(Debug)]
+pub struct Recordings {
+    /// The directories of processes, in order of start.
+    pub processes: Vec<PathBuf>,
+    /// How many more there are that cannot be read.
+    pub unreadable: u64,
+}
+
+/// The recordings in `root`, of one run or all; says which cannot be read.
+pub fn recorded_processes(root: &Path, run: Option<u64>, printer: &Printer) -> anyhow::Result<Recordings> {
     let found = survey_processes(root, run)?;
     for (_, error) in &found.unreadable {
         printer.error(error);
     }
-    Ok(found.processes)
+    Ok(Recordings { processes: found.processes, unreadable: found.unreadable.len() as u64 })
 }
 
-/// What became of several processes.
+/// What several recordings say.
+#[derive(Debug, Default)]
 pub struct Batch {
+    /// Of all processes whose recording can be read, whether files could be made of it or not.
     pub reports: Vec<ProcessReport>,
-    /// Processes that could not be exported; the others were.
-    pub failed: u64,
+    /// Processes whose recording cannot be read.
+    pub unreadable: u64,
     /// Processes of the same runs without a recording.
     pub unrecorded: Vec<Unrecorded>,
 }
 
+impl Batch {
+    /// Processes of which some file could not be written.
+    pub fn unwritten(&self) -> u64 {
+        self.reports.iter().filter(|report| !report.unwritten.is_empty()).count() as u64
+    }
+
+    /// In the order of the recordings, whichever was read first.
+    fn take_in<E: std::fmt::Display>(&mut self, results: Vec<Result<ProcessReport, E>>, printer: &Printer) {
+        for result in results {
+            match result {
+                Ok(report) => self.reports.push(report),
+                Err(error) => {
+                    self.unreadable += 1;
+                    printer.error(&error);
+                }
+            }
+        }
+        resident_size::fill_in(&mut self.reports);
+    }
+}
+
+/// Replays each recording for nothing but its report.
+pub fn read_all(recordings: &Recordings, printer: &Printer) -> Batch {
+    let progress = Progress::new("reading", &recordings.processes, printer);
+    let symbols = Symbols::new();
+    let reports: Vec<Result<ProcessReport, ModelError>> = workers::each(
+        &recordings.processes,
+        |directory| recorded_bytes(directory),
+        |index, directory| ProcessReport::read(directory, &mut Symbolizer::sharing(&symbols), &mut progress.of(index)),
+    );
+    progress.bar.finish_and_clear();
+    let mut batch = Batch { unreadable: recordings.unreadable, ..Batch::default() };
+    batch.take_in(reports, printer);
+    batch
+}
+
+/// Hundreds of processes may have hundreds of files that a viewer will not take.
+const PROBLEMS_SHOWN: usize = 20;
+
 /// Exports each process; `None` if the user asked to stop.
 pub fn export_all(
-    directories: &[PathBuf],
+    recordings: &Recordings,
     format: Option<DataFormat>,
     interruption: &Interruption,
     printer: &Printer,
-) -> anyhow::Result<Option<Batch>> {
-    const STEPS: u64 = 1000;
-    let bar = printer.progress("exporting", directories.len() as u64 * STEPS);
-    let mut batch = Batch { reports: Vec::new(), failed: 0, unrecorded: Vec::new() };
+) -> Option<Batch> {
+    let progress = Progress::new("exporting", &recordings.processes, printer);
+    let shared = Shared::default();
+    let exports = workers::each(
+        &recordings.processes,
+        |directory| recorded_bytes(directory),
+        |index, directory| export_one(directory, format, &shared, interruption, &mut progress.of(index)),
+    );
+    progress.bar.finish_and_clear();
     let mut problems: Vec<String> = Vec::new();
-    for (done, directory) in directories.iter().enumerate() {
-        let mut progress = |fraction: f64| bar.set_position(done as u64 * STEPS + (fraction * STEPS as f64) as u64);
-        match export_one(directory, format, interruption, &mut progress) {
-            Ok((report, of_symbols)) => {
-                batch.reports.push(report);
-                for problem in of_symbols {
+    let mut reports = Vec::with_capacity(exports.len());
+    for export in exports {
+        match export {
+            Err(ExportError::Cancelled) => return None,
+            Ok((report, of_process)) => {
+                for problem in of_process {
                     if !problems.contains(&problem) {
                         problems.push(problem);
                     }
                 }
+                reports.push(Ok(report));
             }
-            Err(ExportError::Cancelled) => {
-                bar.finish_and_clear();
-                return Ok(None);
-            }
-            Err(error) => {
-                batch.failed += 1;
-                bar.suspend(|| printer.error(&error));
-            }
+            Err(error) => reports.push(Err(error)),
         }
     }
-    bar.finish_and_clear();
-    resident_size::fill_in(&mut batch.reports);
-    for problem in &problems {
+    let mut batch = Batch { unreadable: recordings.unreadable, ..Batch::default() };
+    batch.take_in(reports, printer);
+    for problem in problems.iter().take(PROBLEMS_SHOWN) {
         printer.note(problem);
     }
-    Ok(Some(batch))
+    if let more @ 1.. = problems.len().saturating_sub(PROBLEMS_SHOWN) {
+        printer.note(&format_args!("and {more} more such notes"));
+    }
+    Some(batch)
+}
+
+/// What is read once for all processes.
+#[derive(Default)]
+struct Shared {
+    symbols: Symbols,
+    sampled: SampledRuns,
+}
+
+/// One bar for all recordings.
+struct Progress {
+    bar: ProgressBar,
+    /// How far each is, and the sum of that.
+    done: Mutex<(Vec<u64>, u64)>,
+}
+
+impl Progress {
+    /// Of a recording.
+    const WHOLE: u64 = 1000;
+
+    fn new(what: &str, directories: &[PathBuf], printer: &Printer) -> Progress {
+        let number = directories.len();
+        let bar = printer.progress(what, number as u64 * Self::WHOLE);
+        Progress { bar, done: Mutex::new((vec![0; number], 0)) }
+    }
+
+    /// For whoever works on one of them.
+    fn of(&self, index: usize) -> impl FnMut(f64) + '_ {
+        move |fraction| {
+            let Ok(mut done) = self.done.lock() else { return };
+            let (each, sum) = &mut *done;
+            let now = (fraction * Self::WHOLE as f64) as u64;
+            *sum = *sum + now - each[index].min(now);
+            each[index] = now.max(each[index]);
+            self.bar.set_position(*sum);
+        }
+    }
+}
+
+/// What is on the disk, roughly what there is to do.
+fn recorded_bytes(directory: &Path) -> u64 {
+    const UNIT: u64 = 512;
+    let files =
+        [directory.join(SPOOL_DIRECTORY), directory.to_owned()].into_iter().find_map(|path| fs::read_dir(path).ok());
+    files.into_iter().flatten().flatten().filter_map(|file| Some(file.metadata().ok()?.blocks() * UNIT)).sum()
 }
 
 fn export_one(
     directory: &Path,
     format: Option<DataFormat>,
+    shared: &Shared,
     interruption: &Interruption,
     progress: &mut dyn FnMut(f64),
 ) -> Result<(ProcessReport, Vec<String>), ExportError> {
+    if interruption.requested() {
+        return Err(ExportError::Cancelled);
+    }
     let mut process = Process::open(directory)?;
     let setting = |key: &str| process.config(key);
     let recorded_format = || if setting("format") == Some("1") { DataFormat::Db } else { DataFormat::Csv };
@@ -90,9 +196,9 @@ fn export_one(
         Brand::MsLeaks => memscope_dump::Brand::MsLeaks,
     };
     let dump_events = setting("dump").and_then(|bits| bits.parse().ok()).map_or(DumpEvents::ALL, DumpEvents::from_bits);
-    let mut symbolizer = Symbolizer::new();
+    let mut symbolizer = Symbolizer::sharing(&shared.symbols);
     let mut usage = Usage::new();
-    let (sampled, sampling_problem) = SampledProcess::open(&process, directory);
+    let (sampled, sampling_problem) = shared.sampled.process(&process, directory);
     let options = ExportOptions {
         format,
         brand,
@@ -105,6 +211,7 @@ fn export_one(
     let exported = export_process(&mut process, directory, options, &mut [&mut usage])?;
     let mut report = ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer);
     report.files = exported.files.into_iter().filter(|file| !file.ends_with(memscope_dump::CONFIG_FILE)).collect();
+    report.unwritten = exported.failures.iter().map(ToString::to_string).collect();
     let problems = exported.problems.into_iter().chain(sampling_problem).collect();
     Ok((report, problems))
 }

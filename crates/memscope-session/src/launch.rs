@@ -12,6 +12,7 @@ use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions, setrlimit, w
 use crate::brand::Brand;
 use crate::environment;
 use crate::program::{Program, ProgramKind};
+use crate::program_end::ProgramEnd;
 use crate::signals::{Interruption, SignalRelay};
 
 /// What is known of a run when it has ended.
@@ -25,6 +26,12 @@ pub struct RunRecord {
     pub child_pid: u32,
     pub status: ExitStatus,
     pub brand: Brand,
+}
+
+impl RunRecord {
+    pub fn end(&self) -> ProgramEnd {
+        ProgramEnd { run_id: self.run_id, pid: self.child_pid, status: self.status }
+    }
 }
 
 pub struct Launch<'a> {

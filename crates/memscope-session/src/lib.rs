@@ -18,6 +18,7 @@ pub mod libraries;
 pub mod output_dir;
 pub mod printer;
 pub mod program;
+pub mod program_end;
 pub mod record_config;
 pub mod report;
 pub mod settings;
@@ -25,8 +26,12 @@ pub mod signals;
 pub mod usage_error;
 pub mod views;
 pub mod windows_home;
+mod workers;
 
 /// A mistake of the user: nothing was created, nothing was started.
 pub const EXIT_USAGE: u8 = 2;
-/// Something that is not the user's mistake failed before the program was started.
+/// Something that is not the user's mistake failed before the program was started, or a recording cannot be read.
 pub const EXIT_FAILURE: u8 = 1;
+/// The program ended well and its recording is whole, but not all files could be made of it. A status of the program other
+/// than 0, or its signal, goes before.
+pub const EXIT_UNWRITTEN: u8 = 3;

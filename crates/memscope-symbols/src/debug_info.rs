@@ -37,6 +37,8 @@ pub(crate) struct DebugInfo {
     meter: Arc<Meter>,
     /// Some units keep their functions in `.dwo` files, which are not read: lines are known, inlined frames are not.
     pub(crate) is_split: bool,
+    /// Of its sections, all of which are held in memory.
+    pub(crate) bytes: u64,
 }
 
 impl DebugInfo {
@@ -50,7 +52,7 @@ impl DebugInfo {
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         let is_split = survey(&dwarf)?;
         let context = Context::from_dwarf(dwarf).map_err(|error| explain(error, &meter))?;
-        Ok(DebugInfo { context, meter, is_split })
+        Ok(DebugInfo { context, meter, is_split, bytes: elf.debug_info_size() })
     }
 
     /// Frames at `address`, innermost first; empty if the address is in no unit.

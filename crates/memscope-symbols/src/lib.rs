@@ -1,6 +1,7 @@
 //! Names and lines for what a trace holds as numbers, after the fact and away from the traced process.
 //!
-//! * [`Symbolizer`]: an address in an ELF file to function, file and line, with the functions inlined there.
+//! * [`Symbolizer`]: an address in an ELF file to function, file and line, with the functions inlined there. Several,
+//!   in as many threads, can share what they read: [`Symbols`].
 //! * [`python_line`]: an instruction of a Python code object to its line.
 //! * [`render_c`] and [`render_python`]: the one spelling of a frame that every view shares.
 //!
@@ -18,10 +19,13 @@ mod demangle;
 mod elf;
 mod frame;
 mod metered;
+mod objects;
 mod python;
+mod sources;
 mod symbol_table;
 mod symbolizer;
 
 pub use frame::{Frame, render_c, render_python};
+pub use objects::Symbols;
 pub use python::python_line;
 pub use symbolizer::Symbolizer;

@@ -51,6 +51,11 @@ impl SymbolTable {
         SymbolTable { symbols, file, strings }
     }
 
+    /// What it holds in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        size_of_val(self.symbols.as_slice()) as u64
+    }
+
     /// Linker name of the function at `address` and the distance from its start.
     ///
     /// A symbol with a size counts only if it covers the address: the nearest exported name before a private function

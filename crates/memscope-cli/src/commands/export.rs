@@ -3,31 +3,36 @@ use std::process::ExitCode;
 
 use memscope_session::export::{export_all, recorded_processes};
 use memscope_session::printer::Printer;
-use memscope_session::report::summary;
+use memscope_session::report::{ends, summary};
 use memscope_session::signals::Interruption;
 use memscope_session::usage_error::quoted;
-use memscope_session::{EXIT_FAILURE, keeper, windows_home};
+use memscope_session::{EXIT_FAILURE, EXIT_UNWRITTEN, keeper, windows_home};
 
 use crate::intent::ExportSettings;
 
 pub(super) fn run(settings: &ExportSettings, printer: &Printer) -> anyhow::Result<ExitCode> {
     let interruption = Interruption::on_interrupt()?;
     windows_home::bring(&settings.directory, printer);
-    let directories = recorded_processes(&settings.directory, None, printer)?;
-    if directories.is_empty() {
+    let recordings = recorded_processes(&settings.directory, None, printer)?;
+    if recordings.processes.is_empty() {
         anyhow::bail!("there is no recording in {}", quoted(&settings.directory));
     }
-    match export_all(&directories, settings.data_format, &interruption, printer)? {
+    match export_all(&recordings, settings.data_format, &interruption, printer) {
         Some(mut batch) => {
             batch.unrecorded = keeper::read_all(&settings.directory);
+            ends::fill_in(&mut batch.reports, None);
             for line in summary::of_run(&batch, &settings.directory) {
                 printer.summary(&line);
             }
-            Ok(if batch.failed > 0 { ExitCode::from(EXIT_FAILURE) } else { ExitCode::SUCCESS })
+            Ok(match (batch.unwritten(), batch.unreadable) {
+                (0, 0) => ExitCode::SUCCESS,
+                (0, _) => ExitCode::from(EXIT_FAILURE),
+                _ => ExitCode::from(EXIT_UNWRITTEN),
+            })
         }
         None => {
-            printer.error(&"the export was interrupted; files of earlier exports are as they were");
-            Ok(ExitCode::from(EXIT_FAILURE))
+            printer.error(&"the export was interrupted; files of processes that it did not reach are as they were");
+            Ok(ExitCode::from(EXIT_UNWRITTEN))
         }
     }
 }

@@ -14,7 +14,7 @@ use memscope_session::record_config::RecordConfig;
 use memscope_session::report::{ReportOutcome, report_run};
 use memscope_session::settings::Settings;
 use memscope_session::usage_error::quoted;
-use memscope_session::{EXIT_FAILURE, EXIT_USAGE, environment, output_dir, windows_home};
+use memscope_session::{EXIT_FAILURE, EXIT_UNWRITTEN, EXIT_USAGE, environment, output_dir, windows_home};
 
 pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<ExitCode> {
     let stop = |error: &dyn Display, code: u8| {
@@ -64,9 +64,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         }
     };
     usage.end(printer);
-    if let Some(keeper) = keeper {
-        keeper.end(PATIENCE);
-    }
+    let unrecorded = keeper.map(|keeper| keeper.end(PATIENCE)).unwrap_or_default();
 
     let run = RunRecord {
         run_id,
@@ -79,15 +77,17 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
     };
     let later = format!("{} export {}", settings.brand.name(), quoted(&settings.output_dir));
     windows_home::bring(&settings.output_dir, printer);
-    // Whatever happens to the report, the program's end is what the caller must see.
-    match report_run(settings, &run, &ended.interruption, printer) {
-        Ok(ReportOutcome::Complete) => {}
+    match report_run(settings, &run, unrecorded, &ended.interruption, printer) {
+        Ok(ReportOutcome::Complete) => return Ok(end_like(ended.status)),
+        Ok(ReportOutcome::Unwritten) => printer
+            .error(&format_args!("not all files could be written; the recording is kept, export it with: {later}")),
         Ok(ReportOutcome::Interrupted) => {
             printer.error(&format_args!("the export was interrupted; the recording is kept, export it with: {later}"));
         }
         Err(error) => printer.error(&format_args!("{error:#}; the recording is kept, export it with: {later}")),
     }
-    Ok(end_like(ended.status))
+    // Whatever happened to the report, an end of the program other than a good one is what the caller must see.
+    Ok(if ended.status.success() { ExitCode::from(EXIT_UNWRITTEN) } else { end_like(ended.status) })
 }
 
 /// How long the user waits, after the program's end, for the keeper.

@@ -96,13 +96,18 @@ fn a_cancelled_export_leaves_the_earlier_file_alone() {
 }
 
 #[test]
-fn an_output_that_cannot_be_created_is_named_with_the_reason() {
+fn an_output_that_cannot_be_created_is_named_and_costs_no_event() {
     for format in [Format::Csv, Format::Db] {
         let recording = two_blocks();
+        let (_, all) = two_blocks().export(format);
         fs::write(recording.directory.join("device_cpu"), b"in the way").unwrap();
-        let error = recording.try_export(format, Brand::MsMemScope, DumpEvents::ALL).unwrap_err().to_string();
-        assert!(error.contains("device_cpu") && error.contains("exists"), "{error}");
-        assert_eq!(names(&recording.directory), ["device_cpu", "spool"]);
+        let (exported, events) = recording.export(format);
+        let [failure] = &exported.failures[..] else { panic!("{:?}", exported.failures) };
+        let failure = failure.to_string();
+        assert!(failure.contains("device_cpu") && failure.contains("exists"), "{failure}");
+        assert_eq!((events.len() as u64, exported.outcome.events), (all.len() as u64, all.len() as u64));
+        assert!(!exported.outcome.interrupted);
+        assert_eq!(names(&recording.directory), ["config.json", "device_cpu", "spool"]);
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-pub use self::unrecorded::{Unrecorded, read_all, read_run};
+pub use self::unrecorded::{Unrecorded, read_all};
 
 use self::descendants::Descendants;
 use self::requests::Requests;
@@ -43,6 +43,7 @@ pub struct Keeper {
     running: UnixStream,
     /// Closed when the threads have ended.
     end: Receiver<Infallible>,
+    log: Arc<Mutex<UnrecordedLog>>,
 }
 
 impl Keeper {
@@ -63,14 +64,15 @@ impl Keeper {
             look(&looker_log, &ends_too);
             drop(looker_until_end);
         })?;
-        Ok(Keeper { running, end })
+        Ok(Keeper { running, end, log })
     }
 
-    /// Call when the program has ended; afterwards what was noted can be read. A process that hangs in the kernel can hold up
-    /// whoever looks at it: the threads are left alone after `patience`.
-    pub fn end(self, patience: Duration) {
+    /// Call when the program has ended; gives what was noted, also where the disk had no room for it. A process that hangs in
+    /// the kernel can hold up whoever looks at it: the threads are left alone after `patience`.
+    pub fn end(self, patience: Duration) -> Vec<Unrecorded> {
         drop(self.running);
         let _ = self.end.recv_timeout(patience);
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).noted().to_vec()
     }
 }
 

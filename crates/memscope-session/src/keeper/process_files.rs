@@ -1,11 +1,11 @@
 //! The directory and the files of a process, made for it.
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::tz::{Offset, TimeZone};
-use memscope_format::layout::{EVENTS_FILE, SPOOL_DIRECTORY, WINDOWS_FILE};
+use memscope_format::layout::{EVENTS_FILE, PROCESS_HEADER_SIZE, SPOOL_DIRECTORY, WINDOWS_FILE};
 
 use super::Run;
 
@@ -49,4 +49,41 @@ pub(super) fn create(run: &Run, pid: u32) -> io::Result<ProcessFiles> {
         return Ok(ProcessFiles { directory, windows, events });
     }
     Err(io::Error::from(io::ErrorKind::AlreadyExists))
+}
+
+/// Removes what a process has made that cannot be recorded: files without so much as a header.
+pub(super) fn remove_unbegun(run: &Run, pid: u32) {
+    let start = format!("{}_{pid}_", run.brand.name());
+    for entry in fs::read_dir(&run.output_dir).into_iter().flatten().flatten() {
+        if !entry.file_name().as_encoded_bytes().starts_with(start.as_bytes()) {
+            continue;
+        }
+        let spool = entry.path().join(SPOOL_DIRECTORY);
+        let (windows, events) = (spool.join(WINDOWS_FILE), spool.join(EVENTS_FILE));
+        let shorter_than = |path: &Path, length: u64| {
+            fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() < length)
+        };
+        if shorter_than(&windows, PROCESS_HEADER_SIZE as u64) && shorter_than(&events, 1) {
+            let files_removed = fs::remove_file(windows).and_then(|()| fs::remove_file(events));
+            // Where anything else is in them, they stay.
+            let _ = files_removed.and_then(|()| fs::remove_dir(spool)).and_then(|()| fs::remove_dir(entry.path()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::brand::Brand;
+
+    #[test]
+    fn only_the_files_of_the_process_that_could_not_begin_are_removed() {
+        let output = tempfile::tempdir().unwrap();
+        let run = Run { run_id: 1, brand: Brand::default(), utc_offset: 0, output_dir: output.path().to_owned() };
+        let made = [7, 7, 70].map(|pid| create(&run, pid).unwrap());
+        made[1].windows.set_len(PROCESS_HEADER_SIZE as u64).unwrap();
+        remove_unbegun(&run, 7);
+        let left: Vec<bool> = made.iter().map(|files| files.directory.exists()).collect();
+        assert_eq!(left, [false, true, true]);
+    }
 }

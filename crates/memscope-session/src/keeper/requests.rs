@@ -155,7 +155,10 @@ fn answer(run: &Run, client: BorrowedFd<'_>, request: Request, log: &Mutex<Unrec
         Wish::NotRecorded(Reason::NoFiles) => {
             format!("cannot make its directory in {}: {own}", run.output_dir.display())
         }
-        Wish::NotRecorded(Reason::NoSpace) => format!("there is no space for its recording: {own}"),
+        Wish::NotRecorded(Reason::NoSpace) => {
+            process_files::remove_unbegun(run, pid);
+            format!("there is no space for its recording: {own}")
+        }
         Wish::NotRecorded(Reason::OldKernel) => {
             format!("the kernel is too old to follow forks (4.14 is needed): {own}")
         }

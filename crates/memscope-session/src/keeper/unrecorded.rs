@@ -60,18 +60,19 @@ impl Unrecorded {
 pub(super) struct UnrecordedLog {
     path: PathBuf,
     file: Option<File>,
-    noted: HashSet<(u32, String)>,
+    known: HashSet<(u32, String)>,
+    noted: Vec<Unrecorded>,
 }
 
 impl UnrecordedLog {
     pub(super) fn new(output_dir: &Path, run_id: u64) -> UnrecordedLog {
-        UnrecordedLog { path: path(output_dir, run_id), file: None, noted: HashSet::new() }
+        UnrecordedLog { path: path(output_dir, run_id), file: None, known: HashSet::new(), noted: Vec::new() }
     }
 
     /// The first reason of a process and its program counts. A disk that is full loses the note, not the run.
     pub(super) fn note(&mut self, process: Unrecorded) {
         const MOST: usize = 100_000;
-        if self.noted.len() >= MOST || !self.noted.insert((process.pid, process.executable.clone())) {
+        if self.noted.len() >= MOST || !self.known.insert((process.pid, process.executable.clone())) {
             return;
         }
         if self.file.is_none() {
@@ -80,16 +81,16 @@ impl UnrecordedLog {
         if let Some(file) = &mut self.file {
             let _ = file.write_all(process.line().as_bytes());
         }
+        self.noted.push(process);
+    }
+
+    pub(super) fn noted(&self) -> &[Unrecorded] {
+        &self.noted
     }
 }
 
 fn path(output_dir: &Path, run_id: u64) -> PathBuf {
     output_dir.join(format!("{NAME_START}{run_id}"))
-}
-
-/// Those of one run.
-pub fn read_run(output_dir: &Path, run_id: u64) -> Vec<Unrecorded> {
-    read(&path(output_dir, run_id)).unwrap_or_default()
 }
 
 /// Those of all runs below a directory.
@@ -130,11 +131,13 @@ mod tests {
             log.note(process);
         }
         fs::write(directory.path().join(".msmemscope_unrecorded_9"), "no\nnumbers\tat all\n").unwrap();
-        let notes = read_run(directory.path(), 7);
+        let notes = read_all(directory.path());
         let programs: Vec<_> = notes.iter().map(|note| (note.pid, note.executable.as_str())).collect();
         assert_eq!(programs, [(1, "/bin/a"), (1, "/bin/b"), (2, "")]);
         assert_eq!((notes[0].name.as_str(), notes[0].user), ("post gres", 26));
-        assert_eq!(read_all(directory.path()), notes);
-        assert_eq!(read_run(directory.path(), 8), []);
+        // A disk without room loses the file, not the notes.
+        let mut log = UnrecordedLog::new(&directory.path().join("nowhere"), 8);
+        log.note(process(1, "/bin/a"));
+        assert_eq!(log.noted(), [process(1, "/bin/a")]);
     }
 }

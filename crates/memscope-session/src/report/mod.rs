@@ -1,5 +1,6 @@
 //! What a recording says, for a person to read.
 mod call_site;
+pub mod ends;
 mod own_allocator;
 pub(crate) mod process;
 pub(crate) mod quantity;

@@ -1,7 +1,7 @@
 //! What one recorded process came to, ready to be printed.
 use super::call_site::CallSites;
 use super::own_allocator;
-use crate::windows_home;
+use crate::{program_end, windows_home};
 use memscope_analysis::{PoolTally, StackUsage, Usage};
 use memscope_model::{
     Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId,
@@ -10,6 +10,7 @@ use memscope_model::{
 use memscope_symbols::Symbolizer;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 /// How many call sites a list names; of a process with many pools, how many of each.
 const SITES: usize = 5;
@@ -28,6 +29,8 @@ pub struct ProcessReport {
     pub executable: PathBuf,
     pub command: String,
     pub life: Life,
+    /// How the process ended, if that was told: of the one that the command started.
+    pub end: Option<ExitStatus>,
     pub stacks_recorded: bool,
     pub notes: Vec<String>,
     pub outcome: Outcome,
@@ -37,6 +40,8 @@ pub struct ProcessReport {
     /// The first allocations the driver refused.
     pub refusals: Vec<Refusal>,
     pub files: Vec<PathBuf>,
+    /// Which files could not be written, and why.
+    pub unwritten: Vec<String>,
 }
 
 /// One pool of one device.
@@ -123,17 +128,21 @@ fn runs(info: &ProcessInfo) -> bool {
 
 impl ProcessReport {
     /// Replays the recording in `directory` for nothing but this.
-    pub fn read(directory: &Path) -> Result<ProcessReport, ModelError> {
+    pub fn read(
+        directory: &Path,
+        symbolizer: &mut Symbolizer,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<ProcessReport, ModelError> {
         let mut process = Process::open(directory)?;
         let mut usage = Usage::new();
-        let outcome = process.run(&mut [&mut usage], &mut |_| {})?;
-        Ok(ProcessReport::new(&process, directory, outcome, &usage, &mut Symbolizer::new()))
+        let outcome = process.run(&mut [&mut usage], progress)?;
+        Ok(ProcessReport::new(&process, directory, outcome, &usage, symbolizer))
     }
 
     pub fn new(
         process: &Process,
         directory: &Path,
-        outcome: Outcome,
+        mut outcome: Outcome,
         usage: &Usage,
         symbolizer: &mut Symbolizer,
     ) -> ProcessReport {
@@ -157,6 +166,7 @@ impl ProcessReport {
         if process.config("cpu") == Some("1") {
             notes.extend(own_allocator::note(&info.executable, &outcome));
         }
+        outcome.forget_live_blocks();
         ProcessReport {
             directory: directory.to_owned(),
             run_id: info.run_id,
@@ -165,6 +175,7 @@ impl ProcessReport {
             executable: info.executable.clone(),
             command: if info.command.is_empty() { info.executable.display().to_string() } else { info.command.clone() },
             life: Life::of(info),
+            end: None,
             stacks_recorded,
             notes,
             outcome,
@@ -172,7 +183,13 @@ impl ProcessReport {
             pools,
             refusals,
             files: Vec::new(),
+            unwritten: Vec::new(),
         }
+    }
+
+    /// How it ended, or that it did not.
+    pub fn end_in_words(&self) -> String {
+        self.end.map_or_else(|| self.life.describe().to_owned(), program_end::describe)
     }
 
     pub fn peak_bytes(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! After a run: exports every process of it and tells the user what was found.
 use memscope_model::Device;
 
-use super::summary;
-use crate::keeper;
+use super::{ends, summary};
+use crate::keeper::Unrecorded;
 use crate::launch::RunRecord;
 use crate::printer::Printer;
 use crate::settings::{NpuSelection, Settings};
@@ -15,28 +15,34 @@ pub enum ReportOutcome {
     Complete,
     /// The user pressed Ctrl-C; the recording is whole and can be exported later.
     Interrupted,
+    /// Not all files could be written; the summary names them.
+    Unwritten,
 }
 
 /// Exports and sums up. Asks `interruption` now and then.
 pub fn report_run(
     settings: &Settings,
     run: &RunRecord,
+    unrecorded: Vec<Unrecorded>,
     interruption: &Interruption,
     printer: &Printer,
 ) -> anyhow::Result<ReportOutcome> {
-    let directories = recorded_processes(&run.output_dir, Some(run.run_id), printer)?;
-    let unrecorded = keeper::read_run(&run.output_dir, run.run_id);
-    if directories.is_empty() {
+    let recordings = recorded_processes(&run.output_dir, Some(run.run_id), printer)?;
+    if recordings.processes.is_empty() && recordings.unreadable == 0 {
         printer.summary(&nothing_recorded(settings));
         for line in summary::unrecorded_lines(&unrecorded) {
             printer.summary(&line);
         }
         return Ok(ReportOutcome::Complete);
     }
-    let Some(mut batch) = export_all(&directories, Some(settings.data_format), interruption, printer)? else {
+    if let Err(error) = run.end().write(&run.output_dir) {
+        printer.note(&format_args!("how the program ended is not kept with the recording: {error}"));
+    }
+    let Some(mut batch) = export_all(&recordings, Some(settings.data_format), interruption, printer) else {
         return Ok(ReportOutcome::Interrupted);
     };
     batch.unrecorded = unrecorded;
+    ends::fill_in(&mut batch.reports, Some(&run.end()));
     for line in summary::of_run(&batch, &run.output_dir) {
         printer.summary(&line);
     }
@@ -46,7 +52,9 @@ pub fn report_run(
     if settings.devices.npu != NpuSelection::None && !npu_seen {
         printer.note(&"NPU memory was asked for and no NPU event came");
     }
-    Ok(ReportOutcome::Complete)
+    // Whose those are that could not even be looked into is not known.
+    let is_whole = batch.unwritten() == 0 && batch.unreadable == recordings.unreadable;
+    Ok(if is_whole { ReportOutcome::Complete } else { ReportOutcome::Unwritten })
 }
 
 fn nothing_recorded(settings: &Settings) -> &'static str {

@@ -6,28 +6,26 @@ use crate::export::Batch;
 use crate::keeper::Unrecorded;
 use memscope_model::{Outcome, Pool};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-/// More processes than this are only counted; `info` lists all.
-const PROCESSES_SHOWN: usize = 8;
+/// More processes than this are summed up, and so many of them told.
+const PROCESSES_SHOWN: usize = 10;
+/// Programs without a recording.
+const UNRECORDED_SHOWN: usize = 8;
+/// Of many processes, how many programs are told.
+const PROGRAMS_SHOWN: usize = 8;
 
 /// What was recorded, the largest process in detail, what is missing, and where the files are.
 pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
-    let reports = &batch.reports;
-    let unrecorded = without_recording(&batch.unrecorded, reports);
-    let mut lines = vec![headline(reports, batch.failed, unrecorded.len())];
-    lines.extend(nothing_chosen(reports));
-    let mut by_peak: Vec<&ProcessReport> = reports.iter().collect();
-    by_peak.sort_by_key(|report| std::cmp::Reverse(report.peak_bytes()));
+    let unrecorded = without_recording(&batch.unrecorded, &batch.reports);
+    let by_peak = largest_first(&batch.reports);
+    let mut lines = opening(batch, &unrecorded);
     for report in by_peak.iter().take(PROCESSES_SHOWN) {
         lines.extend(process_lines(report));
     }
-    if by_peak.len() > PROCESSES_SHOWN {
-        let rest = (by_peak.len() - PROCESSES_SHOWN) as u64;
-        let smaller = counted(rest, "smaller process", "smaller processes");
-        lines.push(format!("  and {smaller}; all are listed by: info {}", output.display()));
-    }
+    lines.extend(rest_line(&by_peak, output));
     lines.extend(unrecorded_lines(&unrecorded));
     if let Some(largest) = by_peak.first() {
         lines.extend(site_lines(largest));
@@ -44,18 +42,90 @@ pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
     lines
 }
 
-/// Everything about each process.
-pub fn of_recording(reports: &[ProcessReport], unrecorded: &[Unrecorded]) -> Vec<String> {
-    let unrecorded = without_recording(unrecorded, reports);
-    let mut lines = vec![headline(reports, 0, unrecorded.len())];
-    lines.extend(nothing_chosen(reports));
-    for report in reports {
+/// Everything about each process; of many processes the largest in detail, unless `all` are asked for.
+pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
+    let unrecorded = without_recording(&batch.unrecorded, &batch.reports);
+    let mut lines = opening(batch, &unrecorded);
+    let directory_line = |report: &ProcessReport| format!("    {}", report.directory.display());
+    if !all && batch.reports.len() > PROCESSES_SHOWN {
+        let by_peak = largest_first(&batch.reports);
+        for report in by_peak.iter().take(PROCESSES_SHOWN) {
+            lines.extend(process_lines(report));
+            lines.push(directory_line(report));
+        }
+        lines.extend(rest_line(&by_peak, output));
+        lines.extend(unrecorded_lines(&unrecorded));
+        lines.extend(by_peak.first().into_iter().flat_map(|largest| site_lines(largest)));
+        return lines;
+    }
+    for report in &batch.reports {
         lines.extend(process_lines(report));
-        lines.push(format!("    {}", report.directory.display()));
+        lines.push(directory_line(report));
         lines.extend(site_lines(report).into_iter().map(|line| format!("  {line}")));
     }
     lines.extend(unrecorded_lines(&unrecorded));
     lines
+}
+
+/// What holds for all.
+fn opening(batch: &Batch, unrecorded: &[Unrecorded]) -> Vec<String> {
+    let mut lines = vec![headline(batch, unrecorded.len())];
+    lines.extend(nothing_chosen(&batch.reports));
+    if batch.reports.len() > PROCESSES_SHOWN {
+        lines.extend(program_lines(&batch.reports));
+    }
+    lines
+}
+
+/// Whoever was refused memory is what the user looks for, small as it may be.
+fn largest_first(reports: &[ProcessReport]) -> Vec<&ProcessReport> {
+    let mut sorted: Vec<&ProcessReport> = reports.iter().collect();
+    sorted.sort_by_key(|report| Reverse((report.outcome.refusals > 0, report.peak_bytes())));
+    sorted
+}
+
+/// Processes of the same program have one line.
+fn program_lines(reports: &[ProcessReport]) -> Vec<String> {
+    let mut programs: BTreeMap<&Path, Vec<&ProcessReport>> = BTreeMap::new();
+    for report in reports {
+        programs.entry(&report.executable).or_default().push(report);
+    }
+    let mut programs: Vec<(&Path, Vec<&ProcessReport>)> = programs.into_iter().collect();
+    programs.sort_by_key(|(_, reports)| Reverse(reports.iter().map(|report| report.peak_bytes()).max()));
+    let mut lines: Vec<String> = programs
+        .iter()
+        .take(PROGRAMS_SHOWN)
+        .map(|(program, reports)| {
+            let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
+            format!("  {} of {}: {}", count(reports.len() as u64), shortened(&name), sums(reports))
+        })
+        .collect();
+    if let Some(rest @ [_, ..]) = programs.get(PROGRAMS_SHOWN..) {
+        let processes: Vec<&ProcessReport> = rest.iter().flat_map(|(_, reports)| reports).copied().collect();
+        let programs = counted(rest.len() as u64, "other program", "other programs");
+        lines.push(format!("  {} of {programs}: {}", count(processes.len() as u64), sums(&processes)));
+    }
+    lines
+}
+
+/// Events, and the largest peak.
+fn sums(reports: &[&ProcessReport]) -> String {
+    let events = counted_events(reports.iter().map(|report| &report.outcome));
+    let most = reports.iter().map(|report| report.peak_bytes()).max().unwrap_or(0);
+    format!("{events}, peak {}{}", if reports.len() == 1 { "" } else { "at most " }, bytes(most))
+}
+
+/// Those that are not told one by one.
+fn rest_line(by_peak: &[&ProcessReport], output: &Path) -> Option<String> {
+    let rest = by_peak.get(PROCESSES_SHOWN..).filter(|rest| !rest.is_empty())?;
+    let incomplete = rest.iter().filter(|report| is_incomplete(report)).count() as u64;
+    let noted = if incomplete == 0 { String::new() } else { format!("; {} of them incomplete", count(incomplete)) };
+    Some(format!(
+        "  and {}: {}{noted}; all are listed by: info --all {}",
+        counted(rest.len() as u64, "smaller process", "smaller processes"),
+        sums(rest),
+        output.display()
+    ))
 }
 
 /// A process may have been recorded in spite of what it looked like from outside.
@@ -82,7 +152,7 @@ pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
     }
     let mut lines: Vec<String> = groups
         .iter()
-        .take(PROCESSES_SHOWN)
+        .take(UNRECORDED_SHOWN)
         .map(|(process, number)| {
             let more = match number - 1 {
                 0 => String::new(),
@@ -92,8 +162,8 @@ pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
             format!("  process {pid} {}{more}: NOT RECORDED: {reason} (user {user})", shortened(name))
         })
         .collect();
-    if groups.len() > PROCESSES_SHOWN {
-        let rest: u64 = groups[PROCESSES_SHOWN..].iter().map(|(_, number)| number).sum();
+    if groups.len() > UNRECORDED_SHOWN {
+        let rest: u64 = groups[UNRECORDED_SHOWN..].iter().map(|(_, number)| number).sum();
         lines.push(format!("  and {} NOT RECORDED", counted(rest, "more process", "more processes")));
     }
     lines
@@ -106,20 +176,24 @@ fn nothing_chosen(reports: &[ProcessReport]) -> Option<String> {
     reasons.all(|reason| reason.is_some()).then(|| words::nothing_chosen(first))
 }
 
-fn headline(reports: &[ProcessReport], unexported: u64, unrecorded: usize) -> String {
+fn headline(batch: &Batch, unrecorded: usize) -> String {
+    let reports = &batch.reports;
+    let processes = |number: u64| counted(number, "process", "processes");
     let events = counted_events(reports.iter().map(|report| &report.outcome));
     let lost: u64 = reports.iter().map(|report| report.outcome.lost_events).sum();
     let lost = if lost == 0 { "none lost".to_owned() } else { format!("{} LOST", count(lost)) };
-    let processes = counted(reports.len() as u64, "process", "processes");
-    let unexported = match unexported {
-        0 => String::new(),
-        number => format!("; {} could NOT be exported, see above", counted(number, "more process", "more processes")),
-    };
-    let unrecorded = match unrecorded {
-        0 => String::new(),
-        number => format!("; {} NOT RECORDED", counted(number as u64, "process", "processes")),
-    };
-    format!("{processes} recorded: {events}, {lost}{unexported}{unrecorded}")
+    let mut parts = vec![format!("{} recorded: {events}, {lost}", processes(reports.len() as u64))];
+    if batch.unwritten() > 0 {
+        parts.push(format!("files of {} could NOT be written", processes(batch.unwritten())));
+    }
+    if batch.unreadable > 0 {
+        let recordings = counted(batch.unreadable, "more recording", "more recordings");
+        parts.push(format!("{recordings} could NOT be read, see above"));
+    }
+    if unrecorded > 0 {
+        parts.push(format!("{} NOT RECORDED", processes(unrecorded as u64)));
+    }
+    parts.join("; ")
 }
 
 /// Where the user chose a part of the time, how many events are of it.
@@ -141,7 +215,7 @@ fn counted_events<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> String {
 fn process_lines(report: &ProcessReport) -> Vec<String> {
     let events = counted_events(std::iter::once(&report.outcome));
     let mut lines =
-        vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.life.describe())];
+        vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.end_in_words())];
     lines.extend(
         shown_pools(report).map(|pool| format!("    {}{}", pool_line(pool, report.life), beside(pool, report))),
     );
@@ -198,6 +272,13 @@ fn beside(pool: &PoolReport, report: &ProcessReport) -> String {
     format!("{resident}{reserved}")
 }
 
+/// Whether something of the process is not in its recording, or not in its files.
+fn is_incomplete(report: &ProcessReport) -> bool {
+    let outcome = &report.outcome;
+    let whole = outcome.lost_events == 0 && outcome.stopped.is_none() && outcome.damage.is_empty();
+    !whole || !report.unwritten.is_empty() || !report.notes.is_empty()
+}
+
 fn refusal_line(refusal: &Refusal) -> String {
     let place = refusal.place.as_ref().map_or(String::new(), |place| format!(": {place}"));
     format!(
@@ -213,7 +294,8 @@ fn refusal_line(refusal: &Refusal) -> String {
 /// What the recording does not hold.
 fn shortcomings(report: &ProcessReport) -> Vec<String> {
     let outcome = &report.outcome;
-    let mut lines = report.notes.clone();
+    let mut lines: Vec<String> = report.unwritten.iter().map(|failure| format!("NOT EXPORTED: {failure}")).collect();
+    lines.extend(report.notes.iter().cloned());
     lines.extend(outcome.problems.iter().map(words::problem));
     lines.extend(losses(outcome));
     let mut counted_line = |number: u64, what: &str| {
@@ -294,6 +376,14 @@ pub(crate) fn shortened(command: &str) -> String {
     for word in words {
         line.push(' ');
         line.push_str(word);
+    }
+    if line.chars().count() <= LONGEST {
+        return line;
+    }
+    // Where a program lies says less than what it was told.
+    let program = line.split(' ').next().unwrap_or_default();
+    if let Some(name) = program.rfind('/') {
+        line.drain(..=name);
     }
     if line.chars().count() <= LONGEST {
         return line;
