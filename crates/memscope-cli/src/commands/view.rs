@@ -10,7 +10,7 @@ use memscope_session::views::diff::{self, Difference, signed_bytes};
 use memscope_session::views::flamegraph::{self, Flame};
 use memscope_session::views::json;
 use memscope_session::views::layout::{Emphasis, Layout};
-use memscope_session::views::reading::{Question, ReadingError, Symbols, View, read};
+use memscope_session::views::reading::{Question, ReadingError, Symbolizer, View, read};
 use memscope_session::views::rows::{self, Order};
 use memscope_session::views::spelling::Chart;
 use memscope_session::views::tree::CallTree;
@@ -30,9 +30,9 @@ pub(super) fn run(settings: &ViewSettings, printer: &Printer) -> anyhow::Result<
 }
 
 fn shown(settings: &ViewSettings, printer: &Printer) -> anyhow::Result<ExitCode> {
-    let mut symbols = Symbols::default();
+    let mut symbolizer = Symbolizer::new();
     let (directory, question) = &settings.subject;
-    let mut view = looked_at(directory, question, &mut symbols, printer)?;
+    let mut view = looked_at(directory, question, &mut symbolizer, printer)?;
     let layout = Layout::stdout();
     let ended = match &settings.show {
         Show::Top { order, rows, json: true } => {
@@ -59,7 +59,7 @@ fn shown(settings: &ViewSettings, printer: &Printer) -> anyhow::Result<ExitCode>
             write(&file, &text, printer)?
         }
         Show::Diff { compared: (directory, question), rows, json, svg, file } => {
-            let mut other = looked_at(directory, question, &mut symbols, printer)?;
+            let mut other = looked_at(directory, question, &mut symbolizer, printer)?;
             if *svg {
                 let text = flamegraph::svg(&diff::flame(&mut view, &mut other));
                 let name = format!("diff_{}_{}.svg", view.info.pid, other.info.pid);
@@ -80,17 +80,22 @@ fn shown(settings: &ViewSettings, printer: &Printer) -> anyhow::Result<ExitCode>
     if view.stackless {
         printer.note(&"no call stacks of this memory were recorded; --call-stack=c,python shows where it comes from");
     }
-    for problem in symbols.problems() {
+    for problem in symbolizer.problems() {
         printer.info(problem);
     }
     Ok(ended)
 }
 
-fn looked_at(directory: &Path, question: &Question, symbols: &mut Symbols, printer: &Printer) -> anyhow::Result<View> {
+fn looked_at(
+    directory: &Path,
+    question: &Question,
+    symbolizer: &mut Symbolizer,
+    printer: &Printer,
+) -> anyhow::Result<View> {
     const STEPS: f64 = 1000.0;
     windows_home::bring(directory, printer);
     let bar = printer.progress("reading", STEPS as u64);
-    let view = read(directory, question, symbols, &mut |fraction| bar.set_position((fraction * STEPS) as u64));
+    let view = read(directory, question, symbolizer, &mut |fraction| bar.set_position((fraction * STEPS) as u64));
     bar.finish_and_clear();
     Ok(view?)
 }

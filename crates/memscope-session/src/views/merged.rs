@@ -17,85 +17,163 @@
 //! frames are put outside of the innermost native ones, and the native ones between them are left out.
 use super::names::{FrameId, Language, Names};
 use super::role::Role;
-use memscope_model::{StackId, Stacks};
+use memscope_model::{NodeId, StackId, Stacks};
 use memscope_symbols::Symbolizer;
+use rustc_hash::FxHashMap;
+use std::rc::Rc;
 
-/// The frames of a stack, outermost first. Of several wrappers that hand on memory to each other the outermost stands for all;
-/// callers that were not recorded have a frame that says so.
-pub fn merged(stack: StackId, stacks: &Stacks, names: &mut Names, symbolizer: &mut Symbolizer) -> Vec<FrameId> {
-    let mut python = Vec::new();
-    let mut depth = 0;
-    for frame in stacks.python_frames(stack) {
-        depth += 1;
-        python.extend_from_slice(names.of(Language::Python, frame, stacks, symbolizer));
-    }
-    let python_is_cut = depth >= stacks.python_depth();
-    let mut native = Vec::new();
-    let mut depth = 0;
-    for frame in stacks.c_frames(stack) {
-        depth += 1;
-        native.extend_from_slice(names.of(Language::Native, frame, stacks, symbolizer));
-    }
-    let native_is_cut = depth >= stacks.c_depth();
-    let joined = join(&native, &python, names);
-    let is_wrapper = |frame: &&FrameId| names.function_of(**frame).role == Role::Wrapper;
-    let wrappers = joined.iter().take_while(is_wrapper).count().min(joined.len().saturating_sub(1));
-    let mut frames: Vec<FrameId> = joined[wrappers.saturating_sub(1)..].to_vec();
-    // Python frames reach as far as native ones, and say more.
-    if if python.is_empty() { native_is_cut && !native.is_empty() } else { python_is_cut } {
-        frames.push(names.cut_off());
-    }
-    frames.reverse();
-    frames
+/// Names the stacks of one trace. Stacks have most of their frames in common, so what was found is kept.
+pub struct Naming<'a> {
+    stacks: &'a Stacks,
+    symbolizer: &'a mut Symbolizer,
+    pub names: Names,
+    merged: FxHashMap<StackId, Rc<[FrameId]>>,
+    /// By innermost node: the Python frames, innermost first.
+    python: FxHashMap<NodeId, Rc<[FrameId]>>,
+    /// By the innermost node that runs Python code: the native frames outside of it.
+    outside: FxHashMap<NodeId, Rc<Outside>>,
 }
 
-/// Both parts and the answer innermost first.
-fn join(native: &[FrameId], python: &[FrameId], names: &Names) -> Vec<FrameId> {
-    let role = |frame: &FrameId| names.function_of(*frame).role;
-    let python = without_imports(python, names);
-    if python.is_empty() {
-        return native.iter().copied().filter(|frame| role(frame) != Role::Outset).collect();
+/// Native frames outside of the innermost call that runs Python code, without the interpreter's own.
+#[derive(Debug, Default)]
+struct Outside {
+    /// Between that call and the next outer one, and so on; one fewer than there are such calls.
+    between: Vec<Vec<FrameId>>,
+    /// Outside of all of them, in a program that has Python built in. A part that was cut off does not reach them.
+    outermost: Vec<FrameId>,
+}
+
+impl<'a> Naming<'a> {
+    pub fn new(stacks: &'a Stacks, symbolizer: &'a mut Symbolizer) -> Naming<'a> {
+        let (merged, python, outside) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        Naming { stacks, symbolizer, names: Names::default(), merged, python, outside }
     }
-    let runs: Vec<&[FrameId]> = native.split(|frame| names.function_of(*frame).evaluates_python).collect();
-    let of_others = |run: &[FrameId]| -> Vec<FrameId> {
-        let dropped = |frame: &FrameId| {
-            let function = names.function_of(*frame);
-            function.role == Role::Outset || function.role == Role::Interpreter || is_of_interpreter(&function.name)
-        };
-        run.iter().copied().filter(|frame| !dropped(frame)).collect()
-    };
-    let runs: Vec<Vec<FrameId>> = runs.into_iter().map(of_others).collect();
-    let (innermost, outer) = runs.split_first().map_or((&[][..], &[][..]), |(first, rest)| (&first[..], rest));
-    let Some((outermost, between)) = outer.split_last() else {
-        // Python code does not show in the native part: it was cut off, or the interpreter has no names.
-        return [innermost, &python].concat();
-    };
-    // Frames outside of all Python code, of a program that has Python built in. A part that was cut off does not reach them.
-    let complete = native.last().is_some_and(|frame| role(frame) == Role::Outset);
-    let outermost = if complete { &outermost[..] } else { &[] };
-    if python.len() == outer.len() && between.iter().any(|run| !run.is_empty()) {
-        let outwards = python.iter().zip(between.iter().map(Vec::as_slice).chain([outermost]));
-        let interleaved = outwards.flat_map(|(frame, run)| std::iter::once(frame).chain(run));
-        return innermost.iter().chain(interleaved).copied().collect();
+
+    /// The frames of a stack, outermost first. Of several wrappers that hand on memory to each other the outermost stands for
+    /// all; callers that were not recorded have a frame that says so.
+    pub fn merged(&mut self, stack: StackId) -> Rc<[FrameId]> {
+        if let Some(known) = self.merged.get(&stack) {
+            return Rc::clone(known);
+        }
+        let (native, python) = self.stacks.nodes(stack);
+        let python = self.python(python);
+        let joined = if python.is_empty() { self.native(native) } else { self.joined(native, &python) };
+        let is_wrapper = |frame: &&FrameId| self.names.function_of(**frame).role == Role::Wrapper;
+        let wrappers = joined.iter().take_while(is_wrapper).count().min(joined.len().saturating_sub(1));
+        let frames: Rc<[FrameId]> = joined[wrappers.saturating_sub(1)..].iter().rev().copied().collect();
+        self.merged.insert(stack, Rc::clone(&frames));
+        frames
     }
-    [innermost, &python, outermost].concat()
+
+    /// The import machinery belongs to the interpreter, even if it is written in Python.
+    fn python(&mut self, innermost: NodeId) -> Rc<[FrameId]> {
+        if let Some(known) = self.python.get(&innermost) {
+            return Rc::clone(known);
+        }
+        let mut frames = Vec::new();
+        let (mut node, mut depth) = (innermost, 0);
+        while let Some((frame, caller)) = self.stacks.node(node) {
+            frames.extend_from_slice(self.names.of(Language::Python, frame, self.stacks, self.symbolizer));
+            (node, depth) = (caller, depth + 1);
+        }
+        let is_import = |frame: &FrameId| self.names.function_of(*frame).role == Role::Import;
+        if !frames.iter().all(is_import) {
+            frames.retain(|frame| !is_import(frame));
+        }
+        if depth > 0 && depth >= self.stacks.python_depth() {
+            frames.push(self.names.cut_off());
+        }
+        let frames: Rc<[FrameId]> = frames.into();
+        self.python.insert(innermost, Rc::clone(&frames));
+        frames
+    }
+
+    /// A stack of native code alone, innermost first.
+    fn native(&mut self, innermost: NodeId) -> Vec<FrameId> {
+        let mut frames = Vec::new();
+        let (mut node, mut depth) = (innermost, 0);
+        while let Some((frame, caller)) = self.stacks.node(node) {
+            frames.extend_from_slice(self.names.of(Language::Native, frame, self.stacks, self.symbolizer));
+            (node, depth) = (caller, depth + 1);
+        }
+        frames.retain(|frame| self.names.function_of(*frame).role != Role::Outset);
+        if depth > 0 && depth >= self.stacks.c_depth() {
+            frames.push(self.names.cut_off());
+        }
+        frames
+    }
+
+    /// Both parts as one, innermost first.
+    fn joined(&mut self, native: NodeId, python: &[FrameId]) -> Vec<FrameId> {
+        let (innermost, evaluation) = self.run(native);
+        // Where Python code does not show in the native part that was cut off, or the interpreter has no names.
+        let outside = if evaluation == NodeId::NONE { Rc::default() } else { self.outside(evaluation) };
+        let calls = outside.between.len() + 1;
+        if python.len() == calls && outside.between.iter().any(|run| !run.is_empty()) {
+            let runs = outside.between.iter().chain([&outside.outermost]);
+            let interleaved = python.iter().zip(runs).flat_map(|(frame, run)| std::iter::once(frame).chain(run));
+            return innermost.iter().chain(interleaved).copied().collect();
+        }
+        [&innermost[..], python, &outside.outermost].concat()
+    }
+
+    fn outside(&mut self, evaluation: NodeId) -> Rc<Outside> {
+        if let Some(known) = self.outside.get(&evaluation) {
+            return Rc::clone(known);
+        }
+        let mut outside = Outside::default();
+        let mut node = self.stacks.node(evaluation).map_or(NodeId::NONE, |(_, caller)| caller);
+        loop {
+            let (frames, next) = self.run(node);
+            if next == NodeId::NONE {
+                outside.outermost = if self.is_complete(node) { frames } else { Vec::new() };
+                break;
+            }
+            outside.between.push(frames);
+            node = self.stacks.node(next).map_or(NodeId::NONE, |(_, caller)| caller);
+        }
+        let outside = Rc::new(outside);
+        self.outside.insert(evaluation, Rc::clone(&outside));
+        outside
+    }
+
+    /// The native frames from a node outwards up to the next call that runs Python code, without the interpreter's own, and
+    /// the node of that call.
+    fn run(&mut self, mut node: NodeId) -> (Vec<FrameId>, NodeId) {
+        let mut run = Vec::new();
+        while let Some((frame, caller)) = self.stacks.node(node) {
+            let frames: Vec<FrameId> = self.names.of(Language::Native, frame, self.stacks, self.symbolizer).to_vec();
+            for frame in frames {
+                let function = self.names.function_of(frame);
+                if function.evaluates_python {
+                    return (run, node);
+                }
+                let dropped =
+                    matches!(function.role, Role::Outset | Role::Interpreter) || is_of_interpreter(&function.name);
+                if !dropped {
+                    run.push(frame);
+                }
+            }
+            node = caller;
+        }
+        (run, NodeId::NONE)
+    }
+
+    /// Whether the stack reaches the beginning of its thread.
+    fn is_complete(&mut self, mut node: NodeId) -> bool {
+        let mut last = None;
+        while let Some((frame, caller)) = self.stacks.node(node) {
+            (last, node) = (Some(frame), caller);
+        }
+        let Some(frame) = last else { return false };
+        let outermost = self.names.of(Language::Native, frame, self.stacks, self.symbolizer).last().copied();
+        outermost.is_some_and(|frame| self.names.function_of(frame).role == Role::Outset)
+    }
 }
 
 /// Python's allocators are wrappers by name, and the interpreter's all the same.
 fn is_of_interpreter(name: &str) -> bool {
-    name.starts_with("PyMem_")
-        || name.starts_with("PyObject_")
-        || name.starts_with("_PyMem_")
-        || name.starts_with("_PyObject_")
-}
-
-/// The machinery between `import` and the module's code belongs to the interpreter, even if it is written in Python.
-fn without_imports(python: &[FrameId], names: &Names) -> Vec<FrameId> {
-    let is_import = |frame: &FrameId| names.function_of(*frame).role == Role::Import;
-    if python.iter().all(is_import) {
-        return python.to_vec();
-    }
-    python.iter().copied().filter(|frame| !is_import(frame)).collect()
+    ["PyMem_", "PyObject_", "_PyMem_", "_PyObject_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -121,10 +199,10 @@ mod tests {
             .collect();
         let mut stacks = Stacks::default();
         let stack = stacks.intern_texts(native.iter().map(String::as_str), python.iter().map(String::as_str));
-        let mut names = Names::default();
-        let mut frames = merged(stack, &stacks, &mut names, &mut Symbolizer::new());
-        frames.reverse();
-        frames.iter().map(|frame| names.function_of(*frame).name.clone()).collect()
+        let mut symbolizer = Symbolizer::new();
+        let mut naming = Naming::new(&stacks, &mut symbolizer);
+        let frames = naming.merged(stack);
+        frames.iter().rev().map(|frame| naming.names.function_of(*frame).name.clone()).collect()
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! What a pool held at a moment, by named stacks.
-use super::merged::merged;
+use super::merged::Naming;
 use super::names::{FrameId, FunctionId, Language, Names};
 use super::role::Role;
 use memscope_analysis::{Held, StackUsage};
-use memscope_model::Stacks;
-use memscope_symbols::Symbolizer;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
+use std::rc::Rc;
 
 /// Named stacks with what their blocks held.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +17,7 @@ pub struct Profile {
 #[derive(Clone, Debug)]
 pub struct ProfiledStack {
     /// Outermost first; empty if none was recorded.
-    pub frames: Vec<FrameId>,
+    pub frames: Rc<[FrameId]>,
     pub held: Held,
 }
 
@@ -45,22 +44,12 @@ pub struct Site {
 }
 
 impl Profile {
-    /// Names the stacks that hold most, so many of them that the rest is not worth its lookups.
-    pub fn new(
-        total: Held,
-        usages: &[StackUsage],
-        stacks: &Stacks,
-        names: &mut Names,
-        symbolizer: &mut Symbolizer,
-    ) -> Profile {
-        let stacks = usages
-            .iter()
-            .map(|usage| ProfiledStack {
-                frames: merged(usage.stack, stacks, names, symbolizer),
-                held: Held { bytes: usage.bytes, blocks: usage.blocks },
-            })
-            .collect();
-        Profile { total, stacks }
+    pub fn new(total: Held, usages: &[StackUsage], naming: &mut Naming<'_>) -> Profile {
+        let named = |usage: &StackUsage| ProfiledStack {
+            frames: naming.merged(usage.stack),
+            held: Held { bytes: usage.bytes, blocks: usage.blocks },
+        };
+        Profile { total, stacks: usages.iter().map(named).collect() }
     }
 
     /// All functions, in no order.
@@ -175,9 +164,9 @@ pub(super) mod tests {
                 }
             })
             .collect();
-        let mut names = Names::default();
-        let profile = Profile::new(total, &usages, &model, &mut names, &mut Symbolizer::new());
-        (profile, names)
+        let mut symbolizer = memscope_symbols::Symbolizer::new();
+        let mut naming = Naming::new(&model, &mut symbolizer);
+        (Profile::new(total, &usages, &mut naming), naming.names)
     }
 
     fn by_name(profile: &Profile, names: &Names) -> Vec<(String, u64, u64)> {

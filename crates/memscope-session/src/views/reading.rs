@@ -1,10 +1,11 @@
 //! From a recording on disk and a question to named stacks.
+use super::merged::Naming;
 use super::names::Names;
 use super::profile::Profile;
 use crate::report::quantity::{bytes, counted};
 use memscope_analysis::{PointInTime, PoolTally, Usage};
 use memscope_model::{Device, ModelError, Pool, Process, Stacks, TraceInfo, TraceSource, survey_processes};
-pub use memscope_symbols::Symbolizer as Symbols;
+pub use memscope_symbols::Symbolizer;
 use std::path::{Path, PathBuf};
 
 /// Which memory of a recording is asked about. What is not said is where most memory was in use.
@@ -126,7 +127,7 @@ pub fn pool_label(device: Device, pool: Pool) -> String {
 pub fn read(
     directory: &Path,
     question: &Question,
-    symbolizer: &mut Symbols,
+    symbolizer: &mut Symbolizer,
     progress: &mut dyn FnMut(f64),
 ) -> Result<View, ReadingError> {
     let found = survey_processes(directory, None)?;
@@ -225,7 +226,7 @@ pub fn view(
     stacks: &Stacks,
     usage: &Usage,
     question: &Question,
-    symbolizer: &mut Symbols,
+    symbolizer: &mut Symbolizer,
 ) -> Result<View, ReadingError> {
     let Some(tally) = choose(usage, question) else {
         let known: Vec<String> = usage.pools().map(|tally| pool_label(tally.device, tally.pool)).collect();
@@ -247,8 +248,9 @@ pub fn view(
         }
         _ => ReadingError::MainUnknown { whose: whose(info) },
     })?;
-    let mut names = Names::default();
-    let profile = Profile::new(holdings.total, &holdings.stacks, stacks, &mut names, symbolizer);
+    let mut naming = Naming::new(stacks, symbolizer);
+    let profile = Profile::new(holdings.total, &holdings.stacks, &mut naming);
+    let names = naming.names;
     let stackless = profile.stacks.iter().all(|stack| stack.frames.is_empty()) && !profile.stacks.is_empty();
     Ok(View {
         info: info.clone(),
