@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
-use memscope_analysis::Usage;
 use memscope_dump::{DumpEvents, ExportError, ExportOptions, export_process};
 use memscope_model::{ModelError, Process, SPOOL_DIRECTORY, survey_processes};
 use memscope_symbols::{Symbolizer, Symbols};
@@ -14,6 +13,7 @@ use crate::brand::Brand;
 use crate::device_usage::SampledRuns;
 use crate::keeper::Unrecorded;
 use crate::printer::Printer;
+use crate::report::holders::Largest;
 use crate::report::{ProcessReport, resident_size};
 use crate::settings::DataFormat;
 use crate::signals::Interruption;
@@ -72,11 +72,14 @@ impl Batch {
 /// Replays each recording for nothing but its report.
 pub fn read_all(recordings: &Recordings, printer: &Printer) -> Batch {
     let progress = Progress::new("reading", &recordings.processes, printer);
-    let symbols = Symbols::new();
+    let shared = Shared::default();
     let reports: Vec<Result<ProcessReport, ModelError>> = workers::each(
         &recordings.processes,
         |directory| recorded_bytes(directory),
-        |index, directory| ProcessReport::read(directory, &mut Symbolizer::sharing(&symbols), &mut progress.of(index)),
+        |index, directory| {
+            let mut symbolizer = Symbolizer::sharing(&shared.symbols);
+            ProcessReport::read(directory, &mut symbolizer, &shared.largest, &mut progress.of(index))
+        },
     );
     progress.bar.finish_and_clear();
     let mut batch = Batch { unreadable: recordings.unreadable, ..Batch::default() };
@@ -134,6 +137,7 @@ pub fn export_all(
 struct Shared {
     symbols: Symbols,
     sampled: SampledRuns,
+    largest: Largest,
 }
 
 /// One bar for all recordings.
@@ -197,7 +201,7 @@ fn export_one(
     };
     let dump_events = setting("dump").and_then(|bits| bits.parse().ok()).map_or(DumpEvents::ALL, DumpEvents::from_bits);
     let mut symbolizer = Symbolizer::sharing(&shared.symbols);
-    let mut usage = Usage::new();
+    let mut usage = ProcessReport::usage(&process);
     let (sampled, sampling_problem) = shared.sampled.process(&process, directory);
     let options = ExportOptions {
         format,
@@ -209,7 +213,8 @@ fn export_one(
         usage: Some(&|device, time_ns| sampled.at(device, time_ns)),
     };
     let exported = export_process(&mut process, directory, options, &mut [&mut usage])?;
-    let mut report = ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer);
+    let mut report =
+        ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer, &shared.largest);
     report.files = exported.files.into_iter().filter(|file| !file.ends_with(memscope_dump::CONFIG_FILE)).collect();
     report.unwritten = exported.failures.iter().map(ToString::to_string).collect();
     let problems = exported.problems.into_iter().chain(sampling_problem).collect();

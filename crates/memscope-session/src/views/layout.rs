@@ -61,6 +61,11 @@ impl Layout {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
+    /// The same behind so many more columns.
+    pub fn narrower(self, columns: usize) -> Layout {
+        Layout { width: self.left(columns), ..self }
+    }
+
     /// Room that is left behind `used` columns.
     pub fn left(&self, used: usize) -> Option<usize> {
         self.width.map(|width| width.saturating_sub(used))

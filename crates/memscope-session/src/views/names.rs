@@ -127,6 +127,11 @@ impl Names {
         }
     }
 
+    /// Keeps names, and forgets what in the trace they are of.
+    pub(crate) fn forget_trace(&mut self) {
+        self.known = FxHashMap::default();
+    }
+
     /// Stands for the callers of a stack that is deeper than was recorded.
     pub(super) fn cut_off(&mut self) -> FrameId {
         self.native(Spelled {

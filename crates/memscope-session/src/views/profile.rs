@@ -123,11 +123,21 @@ fn attributed(frames: &[FrameId], names: &Names) -> Option<usize> {
     frames.iter().rposition(|frame| !is_wrapper(frame)).or(frames.len().checked_sub(1))
 }
 
+/// Text that a library executes (`dataclasses`, `.pth` files) is the library's; what `python -c` was given is the user's.
+fn is_own(frames: &[FrameId], at: usize, names: &Names) -> bool {
+    let function = names.function_of(frames[at]);
+    let in_library = |frame: &FrameId| {
+        let function = names.function_of(*frame);
+        function.role == Role::Library && function.language == Language::Python
+    };
+    function.role == Role::Own && !(function.file == "<string>" && frames[..at].iter().any(in_library))
+}
+
 /// The frames of a site, what was called to get the memory, and whether none of it is the user's own.
 fn site_of(frames: &[FrameId], names: &Names) -> (Vec<FrameId>, Option<FrameId>, bool) {
     let role = |frame: &FrameId| names.function_of(*frame).role;
     let Some(leaf) = attributed(frames, names) else { return (Vec::new(), None, true) };
-    let own = frames.iter().rposition(|frame| role(frame) == Role::Own);
+    let own = (0..frames.len()).rev().find(|at| is_own(frames, *at, names));
     let at = own.unwrap_or(leaf);
     // Above a line of the user's only lines of the user's say more.
     let told = |frame: &&FrameId| own.is_none() || role(frame) == Role::Own;
@@ -167,6 +177,18 @@ pub(super) mod tests {
         let mut symbolizer = memscope_symbols::Symbolizer::new();
         let mut naming = Naming::new(&model, &mut symbolizer);
         (Profile::new(total, &usages, &mut naming), naming.names)
+    }
+
+    #[test]
+    fn text_that_a_library_executes_is_not_the_users() {
+        const SITE: &str = "/usr/lib/python3.11/site.py(7): addpackage";
+        let text = |frame: &[&str]| {
+            let (profile, names) = profile(&[(frame, 1, 1)]);
+            let site = profile.sites(&names).remove(0);
+            (names.text(site.frames[0]), site.foreign)
+        };
+        assert_eq!(text(&["<string>(1): <module>.py"]), ("<string>(1): <module>.py".to_owned(), false));
+        assert!(text(&[SITE, "<string>(1): <module>.py"]).1);
     }
 
     fn by_name(profile: &Profile, names: &Names) -> Vec<(String, u64, u64)> {

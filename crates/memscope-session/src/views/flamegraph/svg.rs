@@ -113,3 +113,77 @@ pub(super) fn escaped(text: &str) -> String {
     }
     safe
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::FlameFrame;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn flame(name: &str) -> Flame {
+        let frame = |depth, start, width| FlameFrame {
+            depth,
+            start,
+            width,
+            label: name.to_owned(),
+            detail: format!("{name}\nmore"),
+            tone: Tone::Own,
+            tint: 1,
+        };
+        let frames = vec![frame(0, 0, 100), frame(1, 0, 60), frame(1, 60, 40)];
+        Flame { title: name.to_owned(), subtitle: name.to_owned(), frames }
+    }
+
+    /// The picture has what it should have, and of the name nothing but text.
+    fn check(name: &str) {
+        let text = svg(&flame(name));
+        let document = roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{name:?}: {error}"));
+        let elements = |tag: &str| document.descendants().filter(|node| node.has_tag_name((SVG, tag))).count();
+        const SVG: &str = "http://www.w3.org/2000/svg";
+        assert_eq!((elements("script"), elements("foreignObject"), elements("image"), elements("a")), (1, 1, 0, 0));
+        let frames: Vec<_> = document.descendants().filter(|node| node.attribute("data-depth").is_some()).collect();
+        assert_eq!(frames.len(), 3);
+        for frame in frames {
+            let attributes = frame.attributes().all(|attribute| !attribute.name().starts_with("on"));
+            assert!(attributes && frame.children().filter(|child| child.is_element()).count() == 3);
+        }
+    }
+
+    #[test]
+    fn a_hostile_name_stays_a_name() {
+        for name in [
+            "<script>alert(1)</script>",
+            "\" onclick=\"alert(1)",
+            "' onmouseover='alert(1)",
+            "]]><script>alert(1)</script>",
+            "&lt;&amp;&#60;",
+            "--> <!-- <![CDATA[",
+            "\u{0}\u{1}\u{b}\u{1f}\u{7f}\u{85}\u{fffe}\u{ffff}",
+            "std::map<std::string, std::vector<int> >::operator[]",
+            "权重 💥",
+        ] {
+            check(name);
+        }
+        let text = svg(&flame("std::vector<int>"));
+        let document = roxmltree::Document::parse(&text).unwrap();
+        let label = document.descendants().find_map(|node| node.attribute("data-label"));
+        assert_eq!(label, Some("std::vector<int>"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_makes_a_well_formed_picture(name in any::<String>()) {
+            check(&name);
+        }
+    }
+
+    #[test]
+    fn nothing_is_fetched() {
+        let text = svg(&flame("f"));
+        let addresses = text.match_indices("http").map(|(at, _)| &text[at..]).filter(|rest| {
+            !rest.starts_with("http://www.w3.org/2000/svg\"") && !rest.starts_with("http://www.w3.org/1999/xhtml\"")
+        });
+        assert_eq!(addresses.count(), 0);
+        assert!(!text.contains("url(") && !text.contains("@import"));
+    }
+}
