@@ -1,7 +1,7 @@
 //! What grew and what shrank between two recordings, two processes, or two moments of one.
 use super::flamegraph::{Flame, FlameFrame, LEAST_DRAWN, Tone, short};
 use super::layout::{Emphasis, Layout, joined_within};
-use super::names::Names;
+use super::names::{FrameId, Names};
 use super::profile::{Site, add};
 use super::reading::View;
 use super::tree::{CallTree, NO_STACK};
@@ -39,40 +39,40 @@ impl SiteDifference {
 }
 
 impl Difference {
-    /// Sites are the same if their lines are. What is left over on both sides is compared by functions: between two runs a
-    /// line moves when a comment is written above it.
+    /// Sites are the same if their frames are. What is left over on both sides is compared without folders, since the two may
+    /// have run in two places, and then without lines, since a line moves when a comment is written above it.
     pub fn of(base: &View, compared: &View) -> Difference {
+        let spellings: [fn(FrameId, &Names) -> String; 3] =
+            [|frame, names| names.text(frame), without_folders, without_line];
+        let mut left: Vec<(Site, bool)> =
+            base.profile.sites(&base.names).into_iter().map(|site| (site, true)).collect();
+        let mut fresh: Vec<Option<Site>> = compared.profile.sites(&compared.names).into_iter().map(Some).collect();
         let mut sites: Vec<SiteDifference> = Vec::new();
-        let mut by_lines: FxHashMap<Vec<String>, usize> = FxHashMap::default();
-        let of_base = base.profile.sites(&base.names);
-        for site in &of_base {
-            let difference = spelled(site, &base.names);
-            by_lines.insert(difference.frames.clone(), sites.len());
-            sites.push(SiteDifference { base: site.held, ..difference });
-        }
-        let mut by_functions: FxHashMap<Vec<String>, usize> = FxHashMap::default();
-        let mut fresh = Vec::new();
-        for site in compared.profile.sites(&compared.names) {
-            let difference = spelled(&site, &compared.names);
-            match by_lines.get(&difference.frames) {
-                Some(place) => {
-                    sites[*place] = SiteDifference { base: sites[*place].base, compared: site.held, ..difference }
+        for spelling in spellings {
+            let key = |site: &Site, names: &Names| -> Vec<String> {
+                site.frames.iter().map(|frame| spelling(*frame, names)).collect()
+            };
+            // Of several that are spelled alike the first is the largest.
+            let mut known: FxHashMap<Vec<String>, usize> = FxHashMap::default();
+            for (place, (site, is_left)) in left.iter().enumerate() {
+                if *is_left {
+                    known.entry(key(site, &base.names)).or_insert(place);
                 }
-                None => fresh
-                    .push((functions(&site, &compared.names), SiteDifference { compared: site.held, ..difference })),
+            }
+            for slot in &mut fresh {
+                let Some(site) = slot else { continue };
+                if let Some(place) = known.remove(&key(site, &compared.names)) {
+                    left[place].1 = false;
+                    let base = left[place].0.held;
+                    sites.push(SiteDifference { base, compared: site.held, ..spelled(site, &compared.names) });
+                    *slot = None;
+                }
             }
         }
-        for (place, site) in of_base.iter().enumerate() {
-            if sites[place].compared.blocks == 0 {
-                by_functions.entry(functions(site, &base.names)).or_insert(place);
-            }
-        }
-        for (functions, difference) in fresh {
-            match by_functions.remove(&functions) {
-                Some(place) => sites[place] = SiteDifference { base: sites[place].base, ..difference },
-                None => sites.push(difference),
-            }
-        }
+        let gone = left.iter().filter(|(_, is_left)| *is_left).map(|(site, _)| site);
+        sites.extend(gone.map(|site| SiteDifference { base: site.held, ..spelled(site, &base.names) }));
+        let new = fresh.iter().flatten();
+        sites.extend(new.map(|site| SiteDifference { compared: site.held, ..spelled(site, &compared.names) }));
         sites.sort_by_key(|site| (Reverse(site.bytes().unsigned_abs()), Reverse(site.compared.bytes)));
         Difference { base: base.profile.total, compared: compared.profile.total, sites }
     }
@@ -125,8 +125,23 @@ fn spelled(site: &Site, names: &Names) -> SiteDifference {
     }
 }
 
-fn functions(site: &Site, names: &Names) -> Vec<String> {
-    site.frames.iter().map(|frame| names.function_of(*frame).label()).collect()
+/// Where a file is below what was installed, or its name.
+fn tail(file: &str) -> &str {
+    for folder in ["site-packages/", "dist-packages/"] {
+        if let Some((_, tail)) = file.rsplit_once(folder) {
+            return tail;
+        }
+    }
+    file.rsplit('/').next().unwrap_or(file)
+}
+
+fn without_line(frame: FrameId, names: &Names) -> String {
+    let function = names.function_of(frame);
+    format!("{}\0{}", function.name, tail(&function.file))
+}
+
+fn without_folders(frame: FrameId, names: &Names) -> String {
+    format!("{}\0{:?}", without_line(frame, names), names.frame(frame).place)
 }
 
 pub fn signed_bytes(difference: i128) -> String {
@@ -170,11 +185,11 @@ pub fn flame(base: &mut View, compared: &mut View) -> Flame {
             add(inclusive, node.inclusive);
             add(own, node.own);
             for child in &node.children {
-                let name = tree.label(*child, &view.names);
                 let frame = tree.node(*child).frame;
-                let next = *known.entry((place, name)).or_insert_with_key(|(_, name)| {
+                let key = frame.map_or(String::new(), |frame| without_folders(frame, &view.names));
+                let next = *known.entry((place, key)).or_insert_with(|| {
                     let label = frame.map_or(NO_STACK.to_owned(), |frame| short(frame, &view.names));
-                    nodes.push(Node::new(name.clone(), label));
+                    nodes.push(Node::new(tree.label(*child, &view.names), label));
                     let new = nodes.len() - 1;
                     nodes[place].children.push(new);
                     new
@@ -257,5 +272,73 @@ impl Node {
             bytes(self.compared.bytes),
             i128::from(self.compared.blocks) - i128::from(self.base.blocks)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profile::tests::profile;
+    use super::super::reading::At;
+    use super::*;
+    use memscope_model::{Device, Pool, TraceInfo};
+    use proptest::prelude::*;
+
+    fn view(stacks: &[(&[&str], u64, u64)]) -> View {
+        let (profile, names) = profile(stacks);
+        let info = TraceInfo { pid: 1, command: "prog".to_owned(), start_ns: 0 };
+        let (device, pool, at) = (Device::Cpu, Pool::Host, At::Peak);
+        View { info, device, pool, at, after_ns: 0, profile, names, stackless: false }
+    }
+
+    fn told(base: &[(&[&str], u64, u64)], compared: &[(&[&str], u64, u64)]) -> Vec<(i128, String)> {
+        let difference = Difference::of(&view(base), &view(compared));
+        difference.sites.iter().map(|site| (site.bytes(), site.frames.first().cloned().unwrap_or_default())).collect()
+    }
+
+    #[test]
+    fn a_site_is_recognised_where_its_folder_or_its_line_changed() {
+        assert_eq!(
+            told(&[(&["/a/t.py(5): f"], 10, 1)], &[(&["/a/t.py(5): f"], 30, 1)]),
+            [(20, "/a/t.py(5): f".to_owned())]
+        );
+        assert_eq!(
+            told(&[(&["/a/t.py(5): f"], 10, 1)], &[(&["/b/t.py(5): f"], 30, 1)]),
+            [(20, "/b/t.py(5): f".to_owned())]
+        );
+        assert_eq!(
+            told(&[(&["/a/t.py(5): f"], 30, 1)], &[(&["/a/t.py(7): f"], 10, 1)]),
+            [(-20, "/a/t.py(7): f".to_owned())]
+        );
+    }
+
+    #[test]
+    fn what_is_gone_and_what_is_new_are_differences_too() {
+        assert_eq!(
+            told(&[(&["t.py(1): f"], 10, 1)], &[(&["t.py(2): g"], 30, 1)]),
+            [(30, "t.py(2): g".to_owned()), (-10, "t.py(1): f".to_owned())]
+        );
+        assert_eq!(told(&[], &[]), []);
+    }
+
+    proptest! {
+        #[test]
+        fn differences_add_up(
+            base in proptest::collection::vec((0usize..5, 0u64..100), 0..12),
+            compared in proptest::collection::vec((0usize..5, 0u64..100), 0..12),
+        ) {
+            const FRAMES: [[&str; 2]; 5] =
+                [["t.py(1): f", "t.py(2): g"], ["t.py(1): f", "t.py(3): g"], ["t.py(1): f", "u.py(2): g"], ["v.py(1): f", "m (a+0x1)"], ["x (a+0x1)", "y (a+0x2)"]];
+            let stacks = |chosen: &[(usize, u64)]| -> Vec<(&'static [&'static str], u64, u64)> {
+                chosen.iter().map(|(frames, bytes)| (&FRAMES[*frames][..], *bytes, 1)).collect()
+            };
+            let (mut base, mut compared) = (view(&stacks(&base)), view(&stacks(&compared)));
+            let difference = Difference::of(&base, &compared);
+            let whole = i128::from(compared.profile.total.bytes) - i128::from(base.profile.total.bytes);
+            prop_assert_eq!(difference.sites.iter().map(SiteDifference::bytes).sum::<i128>(), whole);
+            let picture = flame(&mut base, &mut compared);
+            let root = &picture.frames[0];
+            prop_assert!(root.width >= base.profile.total.bytes.max(compared.profile.total.bytes));
+            prop_assert!(picture.frames.iter().all(|frame| frame.start + frame.width <= root.width));
+        }
     }
 }

@@ -124,13 +124,13 @@ mod tests {
     #[test]
     fn folders_are_given_up_before_the_file_and_its_line() {
         let text = "/opt/lib/python3.11/site-packages/torch/nn/module.py(17): Module.__call__".to_owned();
-        assert_eq!(joined_within(&[text.clone()], " < ", Some(40)), "…/nn/module.py(17): Module.__call__");
+        assert_eq!(joined_within(std::slice::from_ref(&text), " < ", Some(40)), "…/nn/module.py(17): Module.__call__");
         let shown = joined_within(&[text], " < ", Some(20));
         assert_eq!((measure_text_width(&shown), shown.as_str()), (20, "…/module.py(17): Mo…"));
         let native = "parse_header at /home/me/src/demo/leaky.c:14".to_owned();
         assert_eq!(joined_within(&[native], " < ", Some(36)), "parse_header at …/demo/leaky.c:14");
         let own = "/home/me/train.py(4): step".to_owned();
-        assert_eq!(joined_within(&[own.clone()], " < ", Some(26)), own);
+        assert_eq!(joined_within(std::slice::from_ref(&own), " < ", Some(26)), own);
     }
 
     #[test]
