@@ -1,6 +1,6 @@
 //! The moments at which one may ask who holds the memory.
 use crate::main_program::MainProgram;
-use memscope_model::{BlockEvent, State};
+use memscope_model::{BlockEvent, Moment, State};
 
 /// A moment of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -11,7 +11,8 @@ pub enum PointInTime {
     End,
     /// After all events up to this time, in nanoseconds since the epoch.
     Time(u64),
-    /// When the step of this number, from 1, ended.
+    /// When the step of this number, from 1, ended. One that no event came after, nor in, is the end; whether there is such
+    /// a step at all, [`memscope_model::Steps::count`] tells.
     StepEnd(u32),
     /// When a Python program's own code had ended, and the interpreter began to take itself apart: what modules hold is
     /// freed after that, and was never given up by the program. Known from Python stacks, so only where those were
@@ -40,26 +41,41 @@ impl Watch {
     /// Looks at an event before it changes anything.
     #[inline]
     pub(crate) fn see(&mut self, event: &BlockEvent, state: &State<'_>) {
+        if self.point == PointInTime::MainReturned {
+            let shown = self.main_program.shows(event, state.stacks);
+            self.go_on(shown.unwrap_or(self.pending), event.at.time_ns);
+        } else {
+            self.see_moment(&event.at, state);
+        }
+    }
+
+    /// The same of any other event: they change nothing, but time passes, and steps.
+    #[inline]
+    pub(crate) fn see_moment(&mut self, at: &Moment, state: &State<'_>) {
         let pending = match self.point {
-            PointInTime::Peak | PointInTime::End => return,
-            PointInTime::Time(until) => self.pending && event.at.time_ns <= until,
+            PointInTime::Peak | PointInTime::End | PointInTime::MainReturned => return,
+            PointInTime::Time(until) => self.pending && at.time_ns <= until,
             PointInTime::StepEnd(number) => {
                 let steps = state.steps;
                 // What comes before the first mark is step 1, if marks make the steps, which is not known yet.
-                let now = if steps.source().is_none() { Some(1) } else { steps.number(event.at.step) };
+                let now = if steps.source().is_none() { Some(1) } else { steps.number(at.step) };
+                // No event was in it, and its end is over.
+                if self.taken == 0 && !self.pending && now.unwrap_or(steps.count() + 1) > number {
+                    self.go_on(true, at.time_ns);
+                }
                 now == Some(number)
             }
-            PointInTime::MainReturned => match self.main_program.shows(event, state.stacks) {
-                Some(inside) => inside,
-                None => self.pending,
-            },
         };
+        self.go_on(pending, at.time_ns);
+    }
+
+    fn go_on(&mut self, pending: bool, time_ns: u64) {
         if self.pending && !pending {
             self.taken += 1;
         }
         self.pending = pending;
         if pending {
-            self.time_ns = event.at.time_ns;
+            self.time_ns = time_ns;
         }
     }
 

@@ -95,7 +95,7 @@ pub struct StackUsage {
 }
 
 /// What a pool held at a moment.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Holdings {
     pub time_ns: u64,
     pub total: Held,
@@ -203,11 +203,19 @@ impl Usage {
 
 impl TraceSink for Usage {
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
-        if let TraceEvent::Memory(event) = event {
-            for watch in &mut self.watches {
-                watch.see(event, state);
+        match event {
+            TraceEvent::Memory(event) => {
+                for watch in &mut self.watches {
+                    watch.see(event, state);
+                }
+                self.feed(event);
             }
-            self.feed(event);
+            TraceEvent::Note(note) => {
+                for watch in &mut self.watches {
+                    watch.see_moment(&note.at, state);
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }

@@ -212,7 +212,13 @@ pub fn flame(base: &mut View, compared: &mut View) -> Flame {
     while let Some((at, depth, start)) = waiting.pop() {
         let node = &nodes[at];
         let (tone, tint) = node.tone();
-        let (label, detail) = (node.label.clone(), node.detail());
+        // Not by colour alone.
+        let sign = match tone {
+            Tone::Grown => "▲ ",
+            Tone::Shrunk => "▼ ",
+            _ => "",
+        };
+        let (label, detail) = (format!("{sign}{}", node.label), node.detail());
         frames.push(FlameFrame { depth, start, width: node.width, label, detail, tone, tint });
         let mut next = start;
         let mut drawn = Vec::new();

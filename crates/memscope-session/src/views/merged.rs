@@ -80,7 +80,12 @@ impl<'a> Naming<'a> {
         if !frames.iter().all(is_import) {
             frames.retain(|frame| !is_import(frame));
         }
-        if depth > 0 && depth >= self.stacks.python_depth() {
+        // The user's script has no caller, however deep the stack is.
+        let begins = frames.last().is_some_and(|frame| {
+            let function = self.names.function_of(*frame);
+            function.role == Role::Own && function.name == "<module>"
+        });
+        if depth > 0 && depth >= self.stacks.python_depth() && !begins {
             frames.push(self.names.cut_off());
         }
         let frames: Rc<[FrameId]> = frames.into();

@@ -4,7 +4,7 @@ use super::names::Names;
 use super::profile::Profile;
 use crate::report::quantity::{bytes, counted};
 use memscope_analysis::{PointInTime, PoolTally, Usage};
-use memscope_model::{Device, ModelError, Pool, Process, Stacks, TraceInfo, TraceSource, survey_processes};
+use memscope_model::{Device, ModelError, Pool, Process, STEP_TEXT, Stacks, TraceInfo, TraceSource, survey_processes};
 pub use memscope_symbols::Symbolizer;
 use std::path::{Path, PathBuf};
 
@@ -136,18 +136,24 @@ pub fn read(
         Some(pid) => of_process(directory, found.processes, pid)?,
     };
     let number = directories.len();
-    let mut best: Option<(Box<dyn TraceSource>, Usage, u64)> = None;
+    let mut best: Option<(Box<dyn TraceSource>, Passage)> = None;
     for (done, directory) in directories.iter().enumerate() {
         let mut source = open(directory)?;
-        let (usage, peak) = follow(&mut *source, question, number > 1, &mut |fraction| {
-            progress((done as f64 + fraction) / number as f64);
-        })?;
-        if best.as_ref().is_none_or(|(_, _, other)| peak > *other) {
-            best = Some((source, usage, peak));
+        let passage =
+            follow(&mut *source, question, &mut |fraction| progress((done as f64 + fraction) / number as f64))?;
+        if best.as_ref().is_none_or(|(_, other)| passage.rank() > other.rank()) {
+            best = Some((source, passage));
         }
     }
-    let (source, usage, _) = best.ok_or_else(|| ReadingError::Nothing(directory.to_owned()))?;
-    view(&source.info(), source.stacks(), &usage, question, symbolizer)
+    let (source, passage) = best.ok_or_else(|| ReadingError::Nothing(directory.to_owned()))?;
+    if let (At::Step(asked), false) = (question.at, passage.has_moment) {
+        let known = match passage.steps {
+            0 => format!("it has no steps, which are mstx ranges \"{STEP_TEXT}\" or end with a call of step()"),
+            count => format!("it has {}", counted(u64::from(count), "step", "steps")),
+        };
+        return Err(ReadingError::NoSuchStep { whose: whose(&source.info()), asked, known });
+    }
+    view(&source.info(), source.stacks(), &passage.usage, question, symbolizer)
 }
 
 /// Whether there is anything to read in a directory, be it readable or not.
@@ -184,31 +190,33 @@ fn of_process(root: &Path, directories: Vec<PathBuf>, pid: u32) -> Result<Vec<Pa
     Ok(chosen)
 }
 
-/// One pass over a trace, and the peak of what is asked about. One of many processes may have nothing of it.
+/// What one pass over a trace came to.
+struct Passage {
+    usage: Usage,
+    steps: u32,
+    /// The moment asked about came, as far as steps are concerned.
+    has_moment: bool,
+    /// Of the pool asked about.
+    peak_bytes: u64,
+}
+
+impl Passage {
+    /// The process that is shown of several is the one with the highest peak that has what is asked about.
+    fn rank(&self) -> (bool, u64) {
+        (self.has_moment, self.peak_bytes)
+    }
+}
+
 fn follow(
     source: &mut dyn TraceSource,
     question: &Question,
-    among_others: bool,
     progress: &mut dyn FnMut(f64),
-) -> Result<(Usage, u64), ReadingError> {
-    let info = source.info();
-    let mut usage = Usage::at(&[question.at.point(info.start_ns)]);
-    let outcome = source.run(&mut [&mut usage], progress)?;
-    if let At::Step(asked) = question.at
-        && outcome.steps.count() < asked
-        && !among_others
-    {
-        let known = match outcome.steps.count() {
-            0 => format!(
-                "it has no steps, which are mstx ranges \"{}\" or end with a call of step()",
-                memscope_model::STEP_TEXT
-            ),
-            count => format!("it has {}", counted(u64::from(count), "step", "steps")),
-        };
-        return Err(ReadingError::NoSuchStep { whose: whose(&info), asked, known });
-    }
-    let peak = choose(&usage, question).map_or(0, |tally| tally.peak_bytes);
-    Ok((usage, peak))
+) -> Result<Passage, ModelError> {
+    let mut usage = Usage::at(&[question.at.point(source.info().start_ns)]);
+    let steps = source.run(&mut [&mut usage], progress)?.steps.count();
+    let has_moment = !matches!(question.at, At::Step(asked) if asked > steps);
+    let peak_bytes = choose(&usage, question).map_or(0, |tally| tally.peak_bytes);
+    Ok(Passage { usage, steps, has_moment, peak_bytes })
 }
 
 /// The pool with the highest peak of those asked about.
@@ -220,7 +228,7 @@ fn choose<'u>(usage: &'u Usage, question: &Question) -> Option<&'u PoolTally> {
         .max_by_key(|tally| tally.peak_bytes)
 }
 
-/// Answers the question from a pass over a trace that watched its moment.
+/// Answers the question from a pass over a trace that watched its moment and, if that is a step, came to it.
 pub fn view(
     info: &TraceInfo,
     stacks: &Stacks,
@@ -242,12 +250,12 @@ pub fn view(
         return Err(ReadingError::NoSuchPool { whose: whose(info), asked: asked.join(" "), known: known.join(", ") });
     };
     let (device, pool) = (tally.device, tally.pool);
-    let holdings = usage.holdings(device, pool, question.at.point(info.start_ns)).ok_or_else(|| match question.at {
-        At::Step(asked) => {
-            ReadingError::NoSuchStep { whose: whose(info), asked, known: "no event was in it".to_owned() }
-        }
-        _ => ReadingError::MainUnknown { whose: whose(info) },
-    })?;
+    let holdings = match (usage.holdings(device, pool, question.at.point(info.start_ns)), question.at) {
+        (Some(holdings), _) => holdings,
+        // A step that no event came after, nor in.
+        (None, At::Step(_)) => usage.holdings(device, pool, PointInTime::End).unwrap_or_default(),
+        (None, _) => return Err(ReadingError::MainUnknown { whose: whose(info) }),
+    };
     let mut naming = Naming::new(stacks, symbolizer);
     let profile = Profile::new(holdings.total, &holdings.stacks, &mut naming);
     let names = naming.names;

@@ -57,7 +57,7 @@ pub fn svg(flame: &Flame) -> String {
     // Last, so that a picture without scripts has no dead buttons.
     let _ = write!(
         text,
-        "<g class=\"tools hidden\"><foreignObject x=\"100%\" y=\"6\" width=\"330\" height=\"30\" transform=\"translate(-338 0)\">\
+        "<g class=\"tools hidden\"><foreignObject x=\"100%\" y=\"42\" width=\"330\" height=\"30\" transform=\"translate(-338 0)\">\
          <div xmlns=\"http://www.w3.org/1999/xhtml\" style=\"display:flex;gap:6px;justify-content:flex-end\">\
          <button type=\"button\" title=\"Escape\">whole picture</button>\
          <input type=\"search\" placeholder=\"search ( / )\" aria-label=\"search\" spellcheck=\"false\"/></div></foreignObject></g>\n\
