@@ -26,6 +26,7 @@ pub(crate) struct MainProgram {
     compiled_in: FxHashSet<BlockId>,
 }
 
+/// Where a node's outermost caller is, and how many frames there are from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Way {
     #[default]
@@ -44,7 +45,13 @@ impl MainProgram {
         if event.action == Action::Free {
             return (self.began && self.compiled_in.remove(&event.block.id)).then_some(false);
         }
-        let inside = self.is_main(event.at.stack, stacks);
+        let depth = stacks.python_depth();
+        let inside = match self.way(event.at.stack, stacks) {
+            // Its outermost frames were not recorded: of so deep a stack, once the program runs, they are the program's.
+            Way::FromMain(length) | Way::FromElsewhere(length) if usize::from(length) >= depth => self.began,
+            Way::FromMain(_) => true,
+            Way::FromElsewhere(_) | Way::Unknown => false,
+        };
         match (self.began, inside) {
             (false, true) => self.began = true,
             (false, false) if stacks.nodes(event.at.stack).1 == NodeId::NONE => {
@@ -56,7 +63,7 @@ impl MainProgram {
         Some(inside)
     }
 
-    fn is_main(&mut self, stack: StackId, stacks: &Stacks) -> bool {
+    fn way(&mut self, stack: StackId, stacks: &Stacks) -> Way {
         let mut node = stacks.nodes(stack).1;
         let mut below = Vec::new();
         // Up to the root, or to a node that is known.
@@ -84,22 +91,22 @@ impl MainProgram {
             }
             self.ways[index] = way;
         }
-        match way {
-            Way::FromMain(_) => true,
-            // Its outermost frames were not recorded: of so deep a stack they are the program's.
-            Way::FromElsewhere(length) => usize::from(length) >= stacks.python_depth(),
-            Way::Unknown => false,
-        }
+        way
     }
 }
 
-/// Whether the main program's code is in this frame, if the frame is the outermost.
+/// Whether the main program's code is in this frame, if the frame is the outermost. The interpreter's first modules are
+/// outermost too, before there is an import machinery.
 fn runs_main(frame: Frame, stacks: &Stacks) -> bool {
-    let function = match frame {
-        Frame::Python { code, .. } => &stacks.code(code).function,
+    let (file, function) = match frame {
+        Frame::Python { code, .. } => (stacks.code(code).file.as_str(), stacks.code(code).function.as_str()),
         // `file(line): function`
-        Frame::Text(text) => stacks.text(text).rsplit(": ").next().unwrap_or_default(),
+        Frame::Text(text) => stacks.text(text).rsplit_once(": ").unwrap_or_default(),
         Frame::C { .. } | Frame::Unknown { .. } => return false,
     };
-    matches!(function, "<module>" | "_run_module_as_main")
+    match function {
+        "<module>" => !file.starts_with("<frozen "),
+        "_run_module_as_main" => true,
+        _ => false,
+    }
 }

@@ -80,6 +80,9 @@ fn main_has_returned_before_the_interpreter_allocates_for_its_own_end() {
 #[test]
 fn a_module_without_functions_goes_when_what_it_was_compiled_in_does() {
     let (mut spool, lane) = python();
+    // The import machinery itself is a module without a caller.
+    spool.code(lane, 4, "<frozen importlib._bootstrap>", "<module>", 1).python_node(lane, 5, 0, 4, 0);
+    spool.alloc(lane, 5, 0x800, 1, 5).free(lane, 6, 0x800, 0);
     // Before the last import, and before the script's code: only the latter goes with it.
     spool.alloc(lane, 10, 0x1000, 1, 0).alloc(lane, 20, 0x2000, 2, 3).alloc(lane, 25, 0x2800, 7, 0);
     spool.alloc(lane, 30, 0x3000, 100, 1).alloc(lane, 40, 0x4000, 1000, 1);
