@@ -34,7 +34,7 @@ def run(*command, **options):
 
 
 def prepare(scratch):
-    """Builds libraries and program; returns the program and the list of libraries to preload."""
+    """Builds libraries and program; returns where to build more, the program and the list of libraries to preload."""
     packages = run(REPOSITORY / "scripts/packages", f"{COMPILER}:gcc-aarch64-linux-gnu", f"{EMULATOR}:qemu-user",
                    f"{LIBRARIES}/include/stdlib.h:libc6-dev-arm64-cross")
     if packages.returncode or not shutil.which(COMPILER) or not shutil.which(EMULATOR):
@@ -51,7 +51,18 @@ def prepare(scratch):
     compiled = run(COMPILER, "-g", "-O1", "-pthread", "-o", program, REPOSITORY / "tests/aarch64/leaky.c")
     assert compiled.returncode == 0, compiled.stderr
     libraries = directory / TARGET / "preload"
-    return program, f"{libraries}/libascend_kernel_hook.so:{libraries}/libmsmemscope_host.so"
+    return directory, program, f"{libraries}/libascend_kernel_hook.so:{libraries}/libmsmemscope_host.so"
+
+
+def check_stubs(directory):
+    """The table of hooks at work: what is passed through the entry stubs of this processor arrives."""
+    tested = run("cargo", "test", "--locked", "--target", TARGET, "--target-dir", directory, "-p", "memscope-hook",
+                 "--test", "table", cwd=REPOSITORY, env={
+                     **os.environ, "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER": COMPILER,
+                     "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER": f"{EMULATOR} -L {LIBRARIES}"})
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    (summary,) = [line for line in tested.stdout.splitlines() if line.startswith("test result: ok")]
+    return summary.split(";")[0].removeprefix("test result: ok. ")
 
 
 def check(stage, program, libraries, scratch, *arguments):
@@ -91,10 +102,11 @@ def main():
     with tempfile.TemporaryDirectory(prefix="msmemscope-aarch64-") as scratch:
         scratch = pathlib.Path(scratch)
         try:
-            program, libraries = prepare(scratch)
+            directory, program, libraries = prepare(scratch)
         except Unavailable as why:
             print(f"SKIPPED aarch64: {why}")
             return 0
+        print(f"passed  aarch64 entry stubs: {check_stubs(directory)}")
         for arguments in ((), ("kill",)):
             print(f"passed  aarch64 {' '.join(arguments) or 'to its end'}: {check(stage, program, libraries, scratch, *arguments)}")
     return 0

@@ -144,7 +144,8 @@ fn start(command: &mut Command) -> Child {
 
 /// Waits for the end of a program; one that hangs is killed and fails the test.
 pub fn finish(child: Child) -> Output {
-    const DEADLINE: Duration = Duration::from_secs(60);
+    // Long enough for a machine with ten times as much to do as it can.
+    const DEADLINE: Duration = Duration::from_secs(240);
     let pid = child.id().to_string();
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));

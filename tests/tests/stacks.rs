@@ -1,5 +1,5 @@
 //! Call stacks of real runs.
-use memscope_model::ProcessState;
+use memscope_model::{Action, ProcessState};
 use memscope_tests::{Workshop, python, python_minor};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -51,6 +51,32 @@ fn the_depth_of_native_stacks_is_kept() {
     assert_eq!(process.functions(process.allocations(31337)[0].at.stack), ["inner", "middle"]);
 }
 
+/// Each round has more frames than a lane has nodes for.
+#[test]
+fn stacks_are_the_same_when_all_were_forgotten_in_between() {
+    const DEPTH: u32 = 17;
+    const ROUNDS: usize = 2;
+    let workshop = Workshop::new();
+    let program = workshop.compile("many_ways.c");
+    let recording = workshop.run_both(&workshop.recorder().c_stacks(24), || {
+        let mut command = Command::new(&program);
+        command.args([DEPTH.to_string(), ROUNDS.to_string()]);
+        command
+    });
+    let process = recording.only().assert_sound();
+    let mut rounds = HashMap::new();
+    for event in process.events.iter().filter(|event| event.action == Action::Malloc) {
+        *rounds.entry((event.block.size, event.at.stack)).or_insert(0) += 1;
+    }
+    let ways = 1 << DEPTH;
+    let in_all_rounds = rounds.iter().filter(|((way, _), rounds)| *way <= ways && **rounds == ROUNDS);
+    let stacks: HashMap<_, _> = in_all_rounds.map(|(&(way, stack), _)| (stack, way)).collect();
+    assert_eq!(stacks.len() as u64, ways, "a stack for each way");
+    let last = stacks.into_iter().find(|(_, way)| *way == ways).unwrap().0;
+    let expected = [&["right"; DEPTH as usize][..], &["left", "main"]].concat();
+    assert_eq!(process.functions(last)[..expected.len()], expected);
+}
+
 fn python_script(workshop: &Workshop, script: &str) -> Command {
     let mut command = python();
     command.arg(workshop.script(script)).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -66,7 +92,7 @@ fn python_allocations_have_their_python_and_native_stack() {
     // A bytearray has one byte more than asked for, a bytes object its header, too.
     let large = |least: u64| {
         let found = process.events.iter().filter(|event| (least..least + 100).contains(&event.block.size));
-        found.cloned().find(|event| event.action == memscope_model::Action::Malloc).expect("the allocation is recorded")
+        found.cloned().find(|event| event.action == Action::Malloc).expect("the allocation is recorded")
     };
     let named = |stack| {
         let frames = process.python_frames(stack).into_iter();

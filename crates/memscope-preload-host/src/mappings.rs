@@ -1,12 +1,10 @@
 //! Anonymous mappings. File mappings are not memory the program asked for, except where they replace some.
-use crate::originals::{Function, Original, find};
+use crate::hooks::{self, Pointer};
 use crate::recording::Call;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, PROT_EXEC, PROT_READ, PROT_WRITE, off_t};
-
-type Pointer = *mut c_void;
-type Mmap = unsafe extern "C" fn(Pointer, usize, c_int, c_int, c_int, off_t) -> Pointer;
+use memscope_hook::Entry;
 
 pub(crate) unsafe extern "C" fn mmap(
     address: Pointer,
@@ -15,11 +13,11 @@ pub(crate) unsafe extern "C" fn mmap(
     flags: c_int,
     file: c_int,
     offset: off_t,
-    stack: usize,
-    frame: usize,
+    entry: Entry,
 ) -> Pointer {
-    // SAFETY: passed on.
-    unsafe { map(Function::Mmap, (address, length, protection, flags, file, offset), stack, frame) }
+    let Some(original) = hooks::mmap::find() else { return MAP_FAILED };
+    // SAFETY: the program's own arguments are passed on, here and below.
+    map(length, protection, flags, entry, || unsafe { original(address, length, protection, flags, file, offset) })
 }
 
 pub(crate) unsafe extern "C" fn mmap64(
@@ -29,25 +27,16 @@ pub(crate) unsafe extern "C" fn mmap64(
     flags: c_int,
     file: c_int,
     offset: off_t,
-    stack: usize,
-    frame: usize,
+    entry: Entry,
 ) -> Pointer {
-    // SAFETY: passed on.
-    unsafe { map(Function::Mmap64, (address, length, protection, flags, file, offset), stack, frame) }
+    let Some(original) = hooks::mmap64::find() else { return MAP_FAILED };
+    // SAFETY: as above.
+    map(length, protection, flags, entry, || unsafe { original(address, length, protection, flags, file, offset) })
 }
 
-type Arguments = (Pointer, usize, c_int, c_int, c_int, off_t);
-
-/// # Safety
-/// As for `mmap`.
-unsafe fn map(function: Function, arguments: Arguments, stack: usize, frame: usize) -> Pointer {
-    let (address, length, protection, flags, file, offset) = arguments;
-    let Original::At(original) = find(function) else { return MAP_FAILED };
-    // SAFETY: the address is that of the C function, which has this type.
-    let original: Mmap = unsafe { core::mem::transmute(original) };
-    let call = Call::enter(stack, frame);
-    // SAFETY: the program's own arguments are passed on.
-    let mapped = unsafe { original(address, length, protection, flags, file, offset) };
+fn map(length: usize, protection: c_int, flags: c_int, entry: Entry, original: impl FnOnce() -> Pointer) -> Pointer {
+    let call = Call::enter(entry);
+    let mapped = original();
     if let Some(call) = call
         && mapped != MAP_FAILED
     {
@@ -64,11 +53,9 @@ unsafe fn map(function: Function, arguments: Arguments, stack: usize, frame: usi
     mapped
 }
 
-pub(crate) unsafe extern "C" fn munmap(address: Pointer, length: usize, stack: usize, frame: usize) -> c_int {
-    let Original::At(original) = find(Function::Munmap) else { return FAILED };
-    // SAFETY: the address is that of the C function of this name, which has this type.
-    let original: unsafe extern "C" fn(Pointer, usize) -> c_int = unsafe { core::mem::transmute(original) };
-    let call = Call::enter(stack, frame);
+pub(crate) unsafe extern "C" fn munmap(address: Pointer, length: usize, entry: Entry) -> c_int {
+    let Some(original) = hooks::munmap::find() else { return FAILED };
+    let call = Call::enter(entry);
     // The two reasons for which the kernel refuses: then nothing is unmapped.
     let valid = length != 0 && (address as usize).is_multiple_of(PAGE);
     if let Some(call) = &call
@@ -76,28 +63,22 @@ pub(crate) unsafe extern "C" fn munmap(address: Pointer, length: usize, stack: u
     {
         call.unmapped(address as usize, whole_pages(length));
     }
-    // SAFETY: the program's own arguments are passed on.
+    // SAFETY: as above.
     unsafe { original(address, length) }
 }
 
-/// `mremap` is variadic: the fifth argument counts only with `MREMAP_FIXED`. The sixth is whatever the register held.
 pub(crate) unsafe extern "C" fn mremap(
     old: Pointer,
     old_length: usize,
     new_length: usize,
     flags: c_int,
     new_address: Pointer,
-    _unused: usize,
-    stack: usize,
-    frame: usize,
+    entry: Entry,
 ) -> Pointer {
-    let Original::At(original) = find(Function::Mremap) else { return MAP_FAILED };
-    // SAFETY: the address is that of the C function of this name, which reads at most these arguments.
-    let original: unsafe extern "C" fn(Pointer, usize, usize, c_int, Pointer) -> Pointer =
-        unsafe { core::mem::transmute(original) };
-    let call = Call::enter(stack, frame);
+    let Some(original) = hooks::mremap::find() else { return MAP_FAILED };
+    let call = Call::enter(entry);
     let began = call.as_ref().map_or(0, Call::now);
-    // SAFETY: the program's own arguments are passed on.
+    // SAFETY: as above.
     let new = unsafe { original(old, old_length, new_length, flags, new_address) };
     if let Some(call) = call
         && new != MAP_FAILED
@@ -108,21 +89,10 @@ pub(crate) unsafe extern "C" fn mremap(
     new
 }
 
-pub(crate) unsafe extern "C" fn mprotect(
-    address: Pointer,
-    length: usize,
-    protection: c_int,
-    stack: usize,
-    frame: usize,
-) -> c_int {
-    let Original::At(original) = find(Function::Mprotect) else { return FAILED };
-    // SAFETY: the address is that of the C function of this name, which has this type.
-    let original: unsafe extern "C" fn(Pointer, usize, c_int) -> c_int = unsafe { core::mem::transmute(original) };
-    let call = if may_matter(protection) { Call::enter(stack, frame) } else { None };
-    // SAFETY: the program's own arguments are passed on.
-    let answer = unsafe { original(address, length, protection) };
-    protected(call, answer, address, length, protection);
-    answer
+pub(crate) unsafe extern "C" fn mprotect(address: Pointer, length: usize, protection: c_int, entry: Entry) -> c_int {
+    let Some(original) = hooks::mprotect::find() else { return FAILED };
+    // SAFETY: as above.
+    protect(address, length, protection, entry, || unsafe { original(address, length, protection) })
 }
 
 pub(crate) unsafe extern "C" fn pkey_mprotect(
@@ -130,22 +100,35 @@ pub(crate) unsafe extern "C" fn pkey_mprotect(
     length: usize,
     protection: c_int,
     key: c_int,
-    stack: usize,
-    frame: usize,
+    entry: Entry,
 ) -> c_int {
-    let Original::At(original) = find(Function::PkeyMprotect) else {
+    let Some(original) = hooks::pkey_mprotect::find() else {
         // A C library without it: a program that asks whether there is one must hear so.
         // SAFETY: the thread's own errno.
         unsafe { *libc::__errno_location() = libc::ENOSYS };
         return FAILED;
     };
-    // SAFETY: the address is that of the C function of this name, which has this type.
-    let original: unsafe extern "C" fn(Pointer, usize, c_int, c_int) -> c_int =
-        unsafe { core::mem::transmute(original) };
-    let call = if may_matter(protection) { Call::enter(stack, frame) } else { None };
-    // SAFETY: the program's own arguments are passed on.
-    let answer = unsafe { original(address, length, protection, key) };
-    protected(call, answer, address, length, protection);
+    // SAFETY: as above.
+    protect(address, length, protection, entry, || unsafe { original(address, length, protection, key) })
+}
+
+/// Told after the call, because one that failed changed nothing. Whether it changes what is usable is found out later: it
+/// takes the history of the range, which nobody keeps here.
+fn protect(
+    address: Pointer,
+    length: usize,
+    protection: c_int,
+    entry: Entry,
+    original: impl FnOnce() -> c_int,
+) -> c_int {
+    let call = if may_matter(protection) { Call::enter(entry) } else { None };
+    let answer = original();
+    if let Some(call) = call
+        && answer != FAILED
+        && length != 0
+    {
+        call.protected(address as usize, whole_pages(length), access(protection));
+    }
     answer
 }
 
@@ -159,17 +142,6 @@ fn may_matter(protection: c_int) -> bool {
         RESERVED.store(true, Relaxed);
     }
     RESERVED.load(Relaxed)
-}
-
-/// Told after the call, because one that failed changed nothing. Whether it changes what is usable is found out later: it
-/// takes the history of the range, which nobody keeps here.
-fn protected(call: Option<Call>, answer: c_int, address: Pointer, length: usize, protection: c_int) {
-    if let Some(call) = call
-        && answer != FAILED
-        && length != 0
-    {
-        call.protected(address as usize, whole_pages(length), access(protection));
-    }
 }
 
 const FAILED: c_int = -1;

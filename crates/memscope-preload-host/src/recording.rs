@@ -1,8 +1,8 @@
 //! The recorder, seen through its table.
-use crate::api_table::{API_VERSION, Api};
 use crate::thread::{recorder_symbol, thread_pointer};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicPtr, compiler_fence};
+use memscope_hook::{API_VERSION, Api, Entry};
 
 static API: AtomicPtr<Api> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -26,8 +26,7 @@ pub(crate) fn connect() {
 pub(crate) struct Call {
     api: &'static Api,
     guard: *mut [usize; 2],
-    stack: usize,
-    frame: usize,
+    entry: Entry,
 }
 
 /// An answer of `nested`.
@@ -37,14 +36,14 @@ const ON_TOP: u32 = 2;
 impl Call {
     /// `None` if there is no recorder, or this call is part of another one.
     #[inline(always)]
-    pub(crate) fn enter(stack: usize, frame: usize) -> Option<Call> {
+    pub(crate) fn enter(entry: Entry) -> Option<Call> {
         // SAFETY: the table is static in the recording library, which is never unloaded.
         let api = unsafe { API.load(Relaxed).as_ref() }?;
         let mut guard = thread_pointer().wrapping_add_signed(api.guard_offset) as *mut [usize; 2];
-        // SAFETY: the offset leads to this thread's two guard words; at `stack` is our return address.
+        // SAFETY: the offset leads to this thread's two guard words; at the stack pointer is our return address.
         unsafe {
             if (*guard)[0] != 0 {
-                match (api.nested)(stack, frame) {
+                match (api.nested)(entry.stack_pointer, entry.frame_pointer) {
                     PASS => return None,
                     ON_TOP => guard = guard.byte_add(api.second_guard),
                     _ => {}
@@ -52,22 +51,23 @@ impl Call {
             }
             // In this order: a signal in between finds no guard, and not one with another's word.
             compiler_fence(SeqCst);
-            (*guard)[1] = *(stack as *const usize);
+            (*guard)[1] = *(entry.stack_pointer as *const usize);
             compiler_fence(SeqCst);
-            (*guard)[0] = stack;
+            (*guard)[0] = entry.stack_pointer;
         }
-        Some(Call { api, guard, stack, frame })
+        Some(Call { api, guard, entry })
     }
 
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
-        (self.api.now)()
+        // SAFETY: the guard is ours.
+        unsafe { (self.api.now)() }
     }
 
     #[inline(always)]
     pub(crate) fn allocated(&self, address: usize, size: usize) {
-        // SAFETY: the guard is ours and stack and frame are those of this call's entry.
-        unsafe { (self.api.host_alloc)(address, size, self.stack, self.frame) }
+        // SAFETY: the guard is ours and the entry is this call's.
+        unsafe { (self.api.host_alloc)(address, size, self.entry.stack_pointer, self.entry.frame_pointer) }
     }
 
     #[inline(always)]
@@ -79,17 +79,19 @@ impl Call {
     #[inline(always)]
     pub(crate) fn moved(&self, old: usize, new: usize, size: usize, began: u64) {
         // SAFETY: as above.
-        unsafe { (self.api.host_moved)(old, new, size, began, self.stack, self.frame) }
+        unsafe { (self.api.host_moved)(old, new, size, began, self.entry.stack_pointer, self.entry.frame_pointer) }
     }
 
     pub(crate) fn mapped(&self, address: usize, size: usize, protection: u8) {
         // SAFETY: as above.
-        unsafe { (self.api.host_map)(address, size, protection, self.stack, self.frame) }
+        unsafe { (self.api.host_map)(address, size, protection, self.entry.stack_pointer, self.entry.frame_pointer) }
     }
 
     pub(crate) fn protected(&self, address: usize, size: usize, protection: u8) {
         // SAFETY: as above.
-        unsafe { (self.api.host_protect)(address, size, protection, self.stack, self.frame) }
+        unsafe {
+            (self.api.host_protect)(address, size, protection, self.entry.stack_pointer, self.entry.frame_pointer)
+        }
     }
 
     pub(crate) fn unmapped(&self, address: usize, size: usize) {
@@ -99,7 +101,17 @@ impl Call {
 
     pub(crate) fn remapped(&self, old: (usize, usize), new: (usize, usize), began: u64) {
         // SAFETY: as above.
-        unsafe { (self.api.host_remapped)(old.0, old.1, new.0, new.1, began, self.stack, self.frame) }
+        unsafe {
+            (self.api.host_remapped)(
+                old.0,
+                old.1,
+                new.0,
+                new.1,
+                began,
+                self.entry.stack_pointer,
+                self.entry.frame_pointer,
+            )
+        }
     }
 }
 

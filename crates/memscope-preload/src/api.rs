@@ -1,8 +1,9 @@
 //! The C table, filled.
-use crate::api_table::{API_VERSION, Api};
 use crate::deliberate_lock;
 use core::ffi::{CStr, c_char};
-use memscope_recorder::{Entry, Protection, control, slot};
+use memscope_hook::{API_VERSION, Api};
+use memscope_recorder::slot::{self, Guard};
+use memscope_recorder::{Protection, control};
 
 static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     size: size_of::<Api>() as u32,
@@ -26,12 +27,11 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
 
-// SAFETY: the only change is the same word stored again by each call of `msmemscope_api`.
+// SAFETY: the only change is the same word stored again by each call of [`table`].
 unsafe impl Sync for ApiCell {}
 
-/// Found by `dlsym` or a weak reference; never null.
-#[unsafe(no_mangle)]
-extern "C" fn msmemscope_api() -> *const Api {
+/// `msmemscope_api()`, found by `dlsym` or a weak reference; never null.
+pub(crate) extern "C" fn table() -> *const Api {
     let api = API.0.get();
     // SAFETY: the offset is the same for every thread and call; see `ApiCell`.
     unsafe { (*api).guard_offset = slot::offset() };
@@ -43,44 +43,48 @@ unsafe extern "C" fn nested(stack: usize, frame: usize) -> u32 {
     unsafe { slot::nested(stack, frame) as u32 }
 }
 
-extern "C" fn now() -> u64 {
-    memscope_recorder::ticks_now()
-}
-
-fn entry(stack_pointer: usize, frame_pointer: usize) -> Entry {
-    Entry { stack_pointer, frame_pointer }
+unsafe extern "C" fn now() -> u64 {
+    // SAFETY: the caller holds the guard.
+    let guard = unsafe { Guard::lent(0, 0) };
+    memscope_recorder::ticks_now(&guard)
 }
 
 unsafe extern "C" fn host_alloc(address: usize, size: usize, stack: usize, frame: usize) {
     let _held = deliberate_lock::hold();
-    // SAFETY: the caller holds the guard and passes its own entry.
-    unsafe { memscope_recorder::host_alloc(address, size, entry(stack, frame)) }
+    // SAFETY: the caller holds the guard and passes its own entry, here and below.
+    let guard = unsafe { Guard::lent(stack, frame) };
+    memscope_recorder::host_alloc(&guard, address, size);
 }
 
 unsafe extern "C" fn host_free(address: usize) {
     let _held = deliberate_lock::hold();
-    // SAFETY: the caller holds the guard.
-    unsafe { memscope_recorder::host_free(address) }
+    // SAFETY: as above.
+    let guard = unsafe { Guard::lent(0, 0) };
+    memscope_recorder::host_free(&guard, address);
 }
 
 unsafe extern "C" fn host_moved(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize) {
-    // SAFETY: the caller holds the guard and passes its own entry.
-    unsafe { memscope_recorder::host_moved(old, new, size, began, entry(stack, frame)) }
+    // SAFETY: as above.
+    let guard = unsafe { Guard::lent(stack, frame) };
+    memscope_recorder::host_moved(&guard, old, new, size, began);
 }
 
 unsafe extern "C" fn host_map(address: usize, size: usize, protection: u8, stack: usize, frame: usize) {
-    // SAFETY: the caller holds the guard and passes its own entry.
-    unsafe { memscope_recorder::host_map(address, size, Protection(protection), entry(stack, frame)) }
+    // SAFETY: as above.
+    let guard = unsafe { Guard::lent(stack, frame) };
+    memscope_recorder::host_map(&guard, address, size, Protection(protection));
 }
 
 unsafe extern "C" fn host_protect(address: usize, size: usize, protection: u8, stack: usize, frame: usize) {
-    // SAFETY: the caller holds the guard and passes its own entry.
-    unsafe { memscope_recorder::host_protect(address, size, Protection(protection), entry(stack, frame)) }
+    // SAFETY: as above.
+    let guard = unsafe { Guard::lent(stack, frame) };
+    memscope_recorder::host_protect(&guard, address, size, Protection(protection));
 }
 
 unsafe extern "C" fn host_unmap(address: usize, size: usize) {
-    // SAFETY: the caller holds the guard.
-    unsafe { memscope_recorder::host_unmap(address, size) }
+    // SAFETY: as above.
+    let guard = unsafe { Guard::lent(0, 0) };
+    memscope_recorder::host_unmap(&guard, address, size);
 }
 
 unsafe extern "C" fn host_remapped(
@@ -92,8 +96,9 @@ unsafe extern "C" fn host_remapped(
     stack: usize,
     frame: usize,
 ) {
-    // SAFETY: the caller holds the guard and passes its own entry.
-    unsafe { memscope_recorder::host_remapped((old, old_size), (new, new_size), began, entry(stack, frame)) }
+    // SAFETY: as above.
+    let guard = unsafe { Guard::lent(stack, frame) };
+    memscope_recorder::host_remapped(&guard, (old, old_size), (new, new_size), began);
 }
 
 extern "C" fn start() {

@@ -1,38 +1,17 @@
 //! `libascend_kernel_hook.so`: the recorder, its hooks and its C table, in one preloaded library.
 //!
 //! The name is not ours to choose: torch_npu and MindSpore report their pools only if a preloaded file is called so.
-//! Nothing is decided here. A hook takes the guard, calls the original and hands over what happened.
+//! What is done here: [`hooks`] lists every exported function; a hook takes the guard, calls the original and hands over
+//! what happened. [`kernel_times`] is a client of the runtime's profiling interface, with a thread of its own, that
+//! hears which tasks kernels become and when they ran. What any of it means is decided offline.
 #![no_std]
 
-#[macro_use]
-#[cfg_attr(target_arch = "x86_64", path = "stubs/x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "stubs/aarch64.rs")]
-mod stubs;
-
-#[macro_use]
-mod around;
-
 mod api;
-mod api_table;
 mod deliberate_lock;
 mod hooks;
+mod kernel_times;
 mod lifecycle;
 mod original;
+mod recording;
 
-// `dlsym` and its like: before glibc 2.34 in a library of their own, which not every program has.
-#[link(name = "dl")]
-unsafe extern "C" {}
-
-/// There is no panic path we know of; if there is one after all, stop where the fault is.
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {
-        // SAFETY: an illegal instruction ends the process; it touches no memory.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            core::arch::asm!("ud2");
-            #[cfg(target_arch = "aarch64")]
-            core::arch::asm!("udf #0");
-        }
-    }
-}
+memscope_hook::preloaded_library!();

@@ -9,7 +9,7 @@ extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_
 }
 
 extern "C" fn destructor() {
-    crate::hooks::end_task_logs();
+    crate::kernel_times::end_all();
     memscope_recorder::process_ends();
 }
 

@@ -22,14 +22,55 @@ fn unload_epoch() -> u32 {
     UNLOADS.load(Acquire)
 }
 
-/// Looked up at the first call, and again when its library may have gone.
-pub(crate) struct Original {
-    name: &'static CStr,
-    /// The driver's own name for what other libraries call by `name`.
-    inner: Option<&'static CStr>,
+/// Where an original is looked for besides what comes after us in the global scope.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
     library: Option<&'static CStr>,
     /// Where other versions of CANN have it.
     other_library: Option<&'static CStr>,
+    /// The library's own name for what others call by the hooked one; newer drivers export it so that it is not hooked.
+    inner: Option<&'static CStr>,
+}
+
+impl Place {
+    /// A library that may be loaded out of sight.
+    const fn library(name: &'static CStr) -> Place {
+        Place { library: Some(name), ..LIBC }
+    }
+
+    const fn or(self, other: &'static CStr) -> Place {
+        Place { other_library: Some(other), ..self }
+    }
+
+    pub(crate) const fn with_inner(self, name: &'static CStr) -> Place {
+        Place { inner: Some(name), ..self }
+    }
+}
+
+pub(crate) const LIBC: Place = Place { library: None, other_library: None, inner: None };
+pub(crate) const DRIVER: Place = Place::library(c"libascend_hal.so");
+pub(crate) const RUNTIME: Place = Place::library(c"libruntime.so");
+pub(crate) const PROFILING: Place = Place::library(c"libprofapi.so");
+pub(crate) const ACL: Place = Place::library(c"libascendcl.so");
+pub(crate) const ACL_IMPLEMENTATION: Place = Place::library(c"libascendcl_impl.so").or(c"libacl_rt_impl.so");
+pub(crate) const ATB: Place = Place::library(c"libatb.so");
+pub(crate) const CXX: Place = Place::library(c"libstdc++.so.6");
+
+/// What libc says of a failure.
+pub(crate) const FAILED: c_int = -1;
+/// What the driver says where it has no such function (`DRV_ERROR_NOT_SUPPORT`).
+pub(crate) const DRIVER_ABSENT: c_int = 0xfffe;
+/// What ACL says of an internal failure.
+pub(crate) const ACL_ABSENT: c_int = 500_000;
+/// What the runtime says where it has no such function.
+pub(crate) const RUNTIME_ABSENT: c_int = 0x99;
+/// The same of ACL, for launches.
+pub(crate) const ACL_LAUNCH_ABSENT: c_int = 500_003;
+
+/// Looked up at the first call, and again when its library may have gone.
+pub(crate) struct Original {
+    name: &'static CStr,
+    place: Place,
     address: AtomicUsize,
     /// The [`Object::id`] of the library it is in.
     object: AtomicUsize,
@@ -41,29 +82,9 @@ pub(crate) struct Original {
 const FOR_EVER: u64 = u64::MAX;
 
 impl Original {
-    const fn new(name: &'static CStr) -> Original {
+    pub(crate) const fn new(name: &'static CStr, place: Place) -> Original {
         let (address, object, epoch) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
-        Original { name, inner: None, library: None, other_library: None, address, object, epoch }
-    }
-
-    /// A function of libc.
-    pub(crate) const fn next(name: &'static CStr) -> Original {
-        Original::new(name)
-    }
-
-    /// A function of a library that may be loaded out of sight.
-    pub(crate) const fn of(library: &'static CStr, name: &'static CStr) -> Original {
-        Original { library: Some(library), ..Original::new(name) }
-    }
-
-    /// The same, where it is in one library or, in other versions, in another.
-    pub(crate) const fn of_either(library: &'static CStr, other: &'static CStr, name: &'static CStr) -> Original {
-        Original { library: Some(library), other_library: Some(other), ..Original::new(name) }
-    }
-
-    /// The same, where newer versions export a second symbol that is not meant to be interposed.
-    pub(crate) const fn with_inner(library: &'static CStr, name: &'static CStr, inner: &'static CStr) -> Original {
-        Original { inner: Some(inner), library: Some(library), ..Original::new(name) }
+        Original { name, place, address, object, epoch }
     }
 
     /// The original's address, 0 if no other object has one.
@@ -95,7 +116,7 @@ impl Original {
                 continue;
             }
             self.object.store(found.map_or(0, |found| found.object.id()), Relaxed);
-            let epoch = match (address, self.library) {
+            let epoch = match (address, self.place.library) {
                 // It may be loaded any time.
                 (0, _) => 0,
                 (_, None) => FOR_EVER,
@@ -109,45 +130,20 @@ impl Original {
     /// Something was unloaded since; mostly it was something else.
     fn is_still_at(&self, address: usize) -> bool {
         let Some(object) = Object::of_id(self.object.load(Relaxed)) else { return false };
-        let names = [self.inner, Some(self.name)];
+        let names = [self.place.inner, Some(self.name)];
         names.into_iter().flatten().any(|name| object.find(name) == Some(address))
     }
 
     fn find(&self) -> Option<Found> {
-        let libraries = || [self.library, self.other_library].into_iter().flatten();
+        let libraries = || [self.place.library, self.place.other_library].into_iter().flatten();
         let in_library = |library: &CStr| {
-            let inner = self.inner.and_then(|inner| loader::find_in(library, inner));
+            let inner = self.place.inner.and_then(|inner| loader::find_in(library, inner));
             inner.or_else(|| loader::find_in(library, self.name))
         };
-        let inner = self.inner.and_then(loader::find_global);
+        let inner = self.place.inner.and_then(loader::find_global);
         let in_sight = inner.or_else(|| loader::find_next(self.name));
         let by_name = in_sight.or_else(|| libraries().find_map(in_library));
-        let inner_anywhere = || self.inner.and_then(loader::find_anywhere);
+        let inner_anywhere = || self.place.inner.and_then(loader::find_anywhere);
         by_name.or_else(inner_anywhere).or_else(|| loader::find_anywhere(self.name))
     }
 }
-
-/// Calls the original as a function of the given type; the error where there is none.
-macro_rules! call_original {
-    ($original:expr, fn($($type:ty),*) -> c_int, ($($argument:expr),*), $absent:expr) => {
-        match $original.address() {
-            0 => return $absent,
-            address => {
-                // SAFETY: the address is that of the C function of this name, which has this type.
-                let original: unsafe extern "C" fn($($type),*) -> c_int = unsafe { core::mem::transmute(address) };
-                // SAFETY: the program's own arguments are passed on.
-                unsafe { original($($argument),*) }
-            }
-        }
-    };
-}
-pub(crate) use call_original;
-
-/// What the driver says where it has no such function (`DRV_ERROR_NOT_SUPPORT`).
-pub(crate) const DRIVER_ABSENT: c_int = 0xfffe;
-/// What ACL says of an internal failure.
-pub(crate) const ACL_ABSENT: c_int = 500_000;
-/// What the runtime says where it has no such function.
-pub(crate) const RUNTIME_ABSENT: c_int = 0x99;
-/// The same of ACL, for launches.
-pub(crate) const ACL_LAUNCH_ABSENT: c_int = 500_003;

@@ -4,7 +4,8 @@
 //! not name it.
 use crate::control;
 use crate::device::note_visible_devices;
-use crate::lane::{Entry, Lane, record};
+use crate::lane::{Lane, record};
+use crate::slot::Guard;
 use memscope_format::encode::{Extended, Path};
 pub use memscope_format::record::{AccessMode, MOST_DIMENSIONS, Phase, TensorOwner};
 
@@ -63,63 +64,42 @@ pub fn is_traced() -> bool {
     control::is_tracing()
 }
 
-/// # Safety
-/// As for [`crate::device::device_alloc`].
-pub unsafe fn operator_start(operator: &Operator<'_>, entry: Entry) {
-    note_visible_devices();
+pub fn operator_start(guard: &Guard<'_>, operator: &Operator<'_>) {
+    note_visible_devices(guard);
     let Operator { launch, device, workspace, workspace_size, path, name } = *operator;
-    // SAFETY: passed on.
-    unsafe {
-        record(entry, 1, |lane, ticks, stack| {
-            write_with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
-                launch,
-                device,
-                workspace,
-                workspace_size,
-                stack,
-                path,
-                name,
-            });
+    record(guard.entry(), 1, |lane, ticks, stack| {
+        write_with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
+            launch,
+            device,
+            workspace,
+            workspace_size,
+            stack,
+            path,
+            name,
         });
-    }
+    });
 }
 
-/// # Safety
-/// As for [`crate::device::device_alloc`].
-pub unsafe fn operator_end(launch: u64) {
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, 1, |lane, ticks, _| {
-            lane.writer.extended_event(ticks, &Extended::AtbOperatorEnd { launch });
-        });
-    }
+pub fn operator_end(guard: &Guard<'_>, launch: u64) {
+    record(guard.no_stack(), 1, |lane, ticks, _| {
+        lane.writer.extended_event(ticks, &Extended::AtbOperatorEnd { launch });
+    });
 }
 
-/// # Safety
-/// As for [`crate::device::device_alloc`].
-pub unsafe fn kernel(phase: Phase, device: u32, path: &[u8]) {
-    note_visible_devices();
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, 1, |lane, ticks, _| {
-            write_with_path(lane, ticks, path, |path| Extended::AtbKernel { phase, device, path });
-        });
-    }
+pub fn kernel(guard: &Guard<'_>, phase: Phase, device: u32, path: &[u8]) {
+    note_visible_devices(guard);
+    record(guard.no_stack(), 1, |lane, ticks, _| {
+        write_with_path(lane, ticks, path, |path| Extended::AtbKernel { phase, device, path });
+    });
 }
 
 /// By the operator or kernel whose start was recorded last on this thread.
-///
-/// # Safety
-/// As for [`crate::device::device_alloc`].
-pub unsafe fn access(access: &Access<'_>) {
+pub fn access(guard: &Guard<'_>, access: &Access<'_>) {
     let Access { mode, owner, device, address, size, dtype, format, dimensions } = *access;
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, 1, |lane, ticks, _| {
-            let record = Extended::Access { mode, owner, device, address, size, dtype, format, dimensions };
-            lane.writer.extended_event(ticks, &record);
-        });
-    }
+    record(guard.no_stack(), 1, |lane, ticks, _| {
+        let record = Extended::Access { mode, owner, device, address, size, dtype, format, dimensions };
+        lane.writer.extended_event(ticks, &record);
+    });
 }
 
 /// Writes a record with a path, against the last one if that is in the same generation when it is written.

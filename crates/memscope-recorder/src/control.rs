@@ -41,16 +41,14 @@ pub fn step() {
 /// Notes what memory is in use: of a device, or of the one the calling thread uses.
 pub fn snapshot(device: Option<u32>, name: &[u8]) {
     let mark = slot::MARK_WORD;
-    if let Some(_guard) = Guard::enter_at(&mark) {
-        // SAFETY: the guard is held.
-        unsafe { device::snapshot(device, name) };
+    if let Some(guard) = Guard::enter_at(&mark) {
+        device::snapshot(&guard, device, name);
     }
 }
 
 fn note(kind: SystemKind, value: u64) {
     let mark = slot::MARK_WORD;
-    if let Some(_guard) = Guard::enter_at(&mark) {
-        // SAFETY: the guard is held.
-        unsafe { system(kind, value) };
+    if let Some(guard) = Guard::enter_at(&mark) {
+        system(&guard, kind, value);
     }
 }

@@ -1,8 +1,8 @@
 //! Kernels: launches, the numbers and names the runtime gives them, and what the process knows about its devices' task
 //! logs.
-use crate::lane::{Entry, record};
+use crate::lane::record;
 use crate::process;
-use crate::slot;
+use crate::slot::{self, Guard};
 use crate::task_log::TaskLog;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -23,39 +23,23 @@ pub(crate) struct Kernels {
 }
 
 /// The calling thread is about to launch a kernel.
-///
-/// # Safety
-/// Called with the guard held.
-pub unsafe fn launch() {
-    // SAFETY: passed on.
-    unsafe { record(Entry::NO_STACK, 1, |lane, ticks, _| lane.writer.extended_event(ticks, &Extended::Launch)) };
+pub fn launch(guard: &Guard<'_>) {
+    record(guard.no_stack(), 1, |lane, ticks, _| lane.writer.extended_event(ticks, &Extended::Launch));
 }
 
 /// The runtime gave the next task of a stream its number. `task` is the whole word it reports; `name` is 0 for what is
 /// no kernel.
-///
-/// # Safety
-/// Called with the guard held.
-pub unsafe fn task(device: u32, stream: u32, task: u32, name: u64) {
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, 1, |lane, ticks, _| {
-            lane.writer.extended_event(ticks, &Extended::Task { device, stream, task, name });
-        });
-    }
+pub fn task(guard: &Guard<'_>, device: u32, stream: u32, task: u32, name: u64) {
+    record(guard.no_stack(), 1, |lane, ticks, _| {
+        lane.writer.extended_event(ticks, &Extended::Task { device, stream, task, name });
+    });
 }
 
 /// How stream and task numbers are packed in task logs from now on.
-///
-/// # Safety
-/// Called with the guard held.
-pub unsafe fn stream_expansion(status: u8) {
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, 1, |lane, ticks, _| {
-            lane.writer.extended_event(ticks, &Extended::StreamExpansion { status });
-        });
-    }
+pub fn stream_expansion(guard: &Guard<'_>, status: u8) {
+    record(guard.no_stack(), 1, |lane, ticks, _| {
+        lane.writer.extended_event(ticks, &Extended::StreamExpansion { status });
+    });
 }
 
 /// The number that stands for a name in the runtime's reports: two rolling products, side by side.
@@ -74,16 +58,10 @@ pub fn name_is_known(hash: u64) -> bool {
 }
 
 /// Writes down what `hash` stands for.
-///
-/// # Safety
-/// Called with the guard held.
-pub unsafe fn define_name(hash: u64, text: &[u8]) {
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, 0, |lane, ticks, _| {
-            lane.writer.definition(ticks, &Extended::KernelName { hash, text });
-        });
-    }
+pub fn define_name(guard: &Guard<'_>, hash: u64, text: &[u8]) {
+    record(guard.no_stack(), 0, |lane, ticks, _| {
+        lane.writer.definition(ticks, &Extended::KernelName { hash, text });
+    });
     // One place for each hash: of two names that share it, each is defined again when it comes after the other.
     if let Some(process) = process::current()
         && let Some(place) = process.kernels.names.get(name_place(hash))

@@ -8,9 +8,10 @@ use crate::clock;
 use crate::config::{Config, Wanted};
 use crate::control;
 use crate::process::{self, MAX_LANES, Process};
-use crate::slot::{self, Progress, Slot};
+use crate::slot::{self, Guard, Progress, Slot};
 use crate::stacks::Stacks;
 use crate::writer::Writer;
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
@@ -20,19 +21,17 @@ use memscope_format::layout::ClockKind;
 use memscope_format::record::{Protection, StackRef};
 use memscope_sys as sys;
 
-/// Where a hooked function was entered.
+/// Where a hook was entered that holds the guard for `'g`: of the calling thread, and further out on its stack.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub(crate) struct Entry<'g> {
     /// The stack pointer on entry: on x86-64 the return address is at it.
-    pub stack_pointer: usize,
+    pub(crate) stack_pointer: usize,
     /// The frame pointer register on entry, still the caller's.
-    pub frame_pointer: usize,
+    pub(crate) frame_pointer: usize,
+    pub(crate) guard: PhantomData<&'g Guard<'g>>,
 }
 
-impl Entry {
-    /// For an event whose stack nobody asks for.
-    pub(crate) const NO_STACK: Entry = Entry { stack_pointer: 0, frame_pointer: 0 };
-
+impl Entry<'_> {
     #[inline(always)]
     fn wants_stack(self) -> bool {
         self.stack_pointer != 0
@@ -66,13 +65,10 @@ impl Tables {
 }
 
 /// An allocation returned `address`.
-///
-/// # Safety
-/// Called on the thread, and below the frame, that `entry` describes, with the guard held.
 #[inline(always)]
-pub unsafe fn host_alloc(address: usize, size: usize, entry: Entry) {
+pub fn host_alloc(guard: &Guard<'_>, address: usize, size: usize) {
     let slot = slot::current();
-    // SAFETY: the slot is the thread's own, and so is the lane at hand.
+    // SAFETY: the slot is the thread's own, and so is the lane at hand, while the guard is borrowed.
     unsafe {
         // First: what is found at hand must not be used up by a signal handler.
         Slot::set(slot, Progress::begin(1));
@@ -81,30 +77,25 @@ pub unsafe fn host_alloc(address: usize, size: usize, entry: Entry) {
                 lane.writer.host_alloc(slot, ticks, address as u64, size as u64, StackRef::NONE);
                 Slot::set(slot, Progress::IDLE);
             }
-            None => host_alloc_in_full(address, size, entry),
+            None => host_alloc_in_full(address, size, guard.entry()),
         }
     }
 }
 
-/// Out of the way, so that the short way needs no registers saved.
+/// Out of the way, so that the short way needs no registers saved. The arguments are in the order of the C table, so that
+/// they are where they have to be.
 #[inline(never)]
-unsafe fn host_alloc_in_full(address: usize, size: usize, entry: Entry) {
-    // SAFETY: passed on.
-    unsafe {
-        record(entry, 1, |lane, ticks, stack| {
-            lane.writer.host_alloc(slot::current(), ticks, address as u64, size as u64, stack);
-        });
-    }
+fn host_alloc_in_full(address: usize, size: usize, entry: Entry<'_>) {
+    record(entry, 1, |lane, ticks, stack| {
+        lane.writer.host_alloc(slot::current(), ticks, address as u64, size as u64, stack);
+    });
 }
 
 /// `address` is about to be freed. Its stack is not taken: who frees explains little, and would cost as much again.
-///
-/// # Safety
-/// Called with the guard held.
 #[inline(always)]
-pub unsafe fn host_free(address: usize) {
+pub fn host_free(guard: &Guard<'_>, address: usize) {
     let slot = slot::current();
-    // SAFETY: the slot is the thread's own, and so is the lane at hand.
+    // SAFETY: the slot is the thread's own, and so is the lane at hand, while the guard is borrowed.
     unsafe {
         Slot::set(slot, Progress::begin(1));
         match at_hand(slot, |_| true) {
@@ -112,20 +103,17 @@ pub unsafe fn host_free(address: usize) {
                 lane.writer.host_free(slot, ticks, address as u64, StackRef::NONE, 0);
                 Slot::set(slot, Progress::IDLE);
             }
-            None => host_free_in_full(address),
+            None => host_free_in_full(address, guard.no_stack()),
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn host_free_in_full(address: usize) {
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, 1, |lane, ticks, stack| {
-            lane.writer.host_free(slot::current(), ticks, address as u64, stack, 0);
-        });
-    }
+fn host_free_in_full(address: usize, entry: Entry<'_>) {
+    record(entry, 1, |lane, ticks, stack| {
+        lane.writer.host_free(slot::current(), ticks, address as u64, stack, 0);
+    });
 }
 
 /// The thread's lane and the time, if an event can be written without further ado and `suits` the lane.
@@ -153,34 +141,29 @@ unsafe fn at_hand<'l>(slot: *mut Slot, suits: impl FnOnce(&Lane) -> bool) -> Opt
 ///
 /// Both halves are written after the call, because only then it is known that it succeeded; the free carries the time
 /// before it, because from then on another thread may have been given the address.
-///
-/// # Safety
-/// As for [`host_alloc`].
 #[inline(always)]
-pub unsafe fn host_moved(old: usize, new: usize, size: usize, began: u64, entry: Entry) {
-    // SAFETY: passed on.
-    unsafe {
-        let events = if new == 0 { 1 } else { 2 };
-        record(entry, events, |lane, ticks, stack| {
-            let slot = slot::current();
-            // The counter may have been set back since.
-            lane.writer.host_free(slot, began.min(ticks), old as u64, StackRef::NONE, events - 1);
-            if new == 0 {
-                return;
-            }
-            Slot::set(slot, Progress::begin(1));
-            if lane.writer.make_ready() {
-                lane.writer.host_alloc(slot, ticks, new as u64, size as u64, stack);
-            } else {
-                lane.writer.lose(1);
-            }
-        });
-    }
+pub fn host_moved(guard: &Guard<'_>, old: usize, new: usize, size: usize, began: u64) {
+    let events = if new == 0 { 1 } else { 2 };
+    record(guard.entry(), events, |lane, ticks, stack| {
+        let slot = slot::current();
+        // The counter may have been set back since.
+        lane.writer.host_free(slot, began.min(ticks), old as u64, StackRef::NONE, events - 1);
+        if new == 0 {
+            return;
+        }
+        // SAFETY: the slot is the thread's own.
+        unsafe { Slot::set(slot, Progress::begin(1)) };
+        if lane.writer.make_ready() {
+            lane.writer.host_alloc(slot, ticks, new as u64, size as u64, stack);
+        } else {
+            lane.writer.lose(1);
+        }
+    });
 }
 
 /// The time on this thread's lane. A thread that has none gets one here, because records cannot be older than their lane;
 /// 0 if there is none to be had.
-pub fn ticks_now() -> u64 {
+pub fn ticks_now(_: &Guard<'_>) -> u64 {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own; a lane stays mapped.
     unsafe {
@@ -252,9 +235,9 @@ pub(crate) unsafe fn put_back(lane: *mut Lane, interrupted: &Interrupted) {
 }
 
 /// Gives the calling thread's lane the largest window there is: it may be its last.
-pub(crate) fn widen_own() {
+pub(crate) fn widen_own(_: &Guard<'_>) {
     let slot = slot::current();
-    // SAFETY: the slot is the thread's own, and so is the lane it names; the guard is held.
+    // SAFETY: the slot is the thread's own, and so is the lane it names, while the guard is borrowed.
     unsafe {
         if let Some(lane) = (*slot).lane.as_mut()
             && lane.owner.load(Relaxed) != 0
@@ -292,73 +275,47 @@ pub(crate) unsafe fn lose(lane: *mut Lane, events: u64) {
 }
 
 /// Fresh anonymous memory was mapped.
-///
-/// # Safety
-/// As for [`host_alloc`].
-pub unsafe fn host_map(address: usize, size: usize, protection: Protection, entry: Entry) {
-    // SAFETY: passed on.
-    unsafe {
-        record(entry, 1, |lane, ticks, stack| {
-            let record = Extended::HostMap { address: address as u64, size: size as u64, protection, stack };
-            lane.writer.extended_event(ticks, &record);
-        });
-    }
+pub fn host_map(guard: &Guard<'_>, address: usize, size: usize, protection: Protection) {
+    record(guard.entry(), 1, |lane, ticks, stack| {
+        let record = Extended::HostMap { address: address as u64, size: size as u64, protection, stack };
+        lane.writer.extended_event(ticks, &record);
+    });
 }
 
 /// The protection of a range was changed.
-///
-/// # Safety
-/// As for [`host_alloc`].
-pub unsafe fn host_protect(address: usize, size: usize, protection: Protection, entry: Entry) {
-    // SAFETY: passed on.
-    unsafe {
-        record(entry, 1, |lane, ticks, stack| {
-            let record = Extended::HostProtect { address: address as u64, size: size as u64, protection, stack };
-            lane.writer.extended_event(ticks, &record);
-        });
-    }
+pub fn host_protect(guard: &Guard<'_>, address: usize, size: usize, protection: Protection) {
+    record(guard.entry(), 1, |lane, ticks, stack| {
+        let record = Extended::HostProtect { address: address as u64, size: size as u64, protection, stack };
+        lane.writer.extended_event(ticks, &record);
+    });
 }
 
 /// A range is about to be unmapped, or was mapped over.
-///
-/// # Safety
-/// Called with the guard held.
-pub unsafe fn host_unmap(address: usize, size: usize) {
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, 1, |lane, ticks, stack| {
-            let record = Extended::HostUnmap { address: address as u64, size: size as u64, stack };
-            lane.writer.extended_event(ticks, &record);
-        });
-    }
+pub fn host_unmap(guard: &Guard<'_>, address: usize, size: usize) {
+    record(guard.no_stack(), 1, |lane, ticks, stack| {
+        let record = Extended::HostUnmap { address: address as u64, size: size as u64, stack };
+        lane.writer.extended_event(ticks, &record);
+    });
 }
 
 /// A mapping was moved or resized at some moment after `began` ([`ticks_now`]).
-///
-/// # Safety
-/// As for [`host_alloc`].
-pub unsafe fn host_remapped(old: (usize, usize), new: (usize, usize), began: u64, entry: Entry) {
-    // SAFETY: passed on.
-    unsafe {
-        record(entry, 1, |lane, ticks, stack| {
-            let (old, old_size) = (old.0 as u64, old.1 as u64);
-            let (new, new_size) = (new.0 as u64, new.1 as u64);
-            let record = Extended::HostRemap { old, old_size, new, new_size, stack };
-            // Stamped with the earlier time: afterwards another thread may have been given the old range.
-            lane.writer.extended_event(began.min(ticks), &record);
-        });
-    }
+pub fn host_remapped(guard: &Guard<'_>, old: (usize, usize), new: (usize, usize), began: u64) {
+    record(guard.entry(), 1, |lane, ticks, stack| {
+        let (old, old_size) = (old.0 as u64, old.1 as u64);
+        let (new, new_size) = (new.0 as u64, new.1 as u64);
+        let record = Extended::HostRemap { old, old_size, new, new_size, stack };
+        // Stamped with the earlier time: afterwards another thread may have been given the old range.
+        lane.writer.extended_event(began.min(ticks), &record);
+    });
 }
 
-/// The frame of every event: find the lane, take the time and the stack, let `write` encode `events` records.
-///
-/// # Safety
-/// As for [`host_alloc`].
+/// The frame of every event: find the lane, take the time and the stack, let `write` encode `events` records. `write` has
+/// the lane, and records nothing by another way.
 #[inline(always)]
-pub(crate) unsafe fn record(entry: Entry, events: u64, write: impl FnOnce(&mut Lane, u64, StackRef)) {
+pub(crate) fn record(entry: Entry<'_>, events: u64, write: impl FnOnce(&mut Lane, u64, StackRef)) {
     let slot = slot::current();
-    // SAFETY: the slot is the thread's own. The lane it names is owned by this thread and mapped for ever; the guard
-    // keeps a signal handler from entering here a second time, so the reference is the only one.
+    // SAFETY: the slot is the thread's own. The lane it names is owned by this thread and mapped for ever; the guard of
+    // the entry keeps a signal handler from entering here a second time, so the reference is the only one.
     unsafe {
         Slot::set(slot, Progress::begin(events));
         let mut lane = (*slot).lane;
@@ -530,9 +487,9 @@ impl Lane {
     /// The stack of an event, everything defined that is new in it; `None` if the event cannot be written behind it.
     ///
     /// # Safety
-    /// As for [`host_alloc`].
+    /// The lane is the calling thread's.
     #[inline(always)]
-    unsafe fn stack(&mut self, entry: Entry) -> Option<StackRef> {
+    unsafe fn stack(&mut self, entry: Entry<'_>) -> Option<StackRef> {
         if !(self.wants_stacks && entry.wants_stack() && control::is_tracing()) {
             // A calibration may have ended the window, or all of them.
             return self.writer.make_ready().then_some(StackRef::NONE);

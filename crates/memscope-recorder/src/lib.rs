@@ -4,16 +4,19 @@
 //! one [`process`] record per process image and forked child, and turns each hook's call into a record in the window
 //! before the call returns.
 //!
-//! The hooks' duties: take the [`slot`]'s guard, call the real function, hand over what happened, release the guard.
+//! The hooks' duties: call the real function, and hand over what happened with the thread's [`slot::Guard`], which whatever
+//! records borrows. Hooks of host memory hold it over the real call as well, and reach it through the C table.
 //!
 //! How it is fast: the lane is found by one load from thread-local storage, time is one counter read, a record is a
 //! handful of stores; a full window costs one `write`. Nothing is locked, allocated or formatted, and `errno` is never
 //! touched because all system calls are raw.
 //!
-//! How it survives fork: all mutable state sits in memory the kernel hands to a child as zeroes. A child's first event
-//! finds an empty lane, takes the slow path and starts a recording of its own; the parent's window is out of reach.
+//! How it survives fork: lanes, and whatever a recording says only once, sit in memory the kernel hands to a child as
+//! zeroes. A child's first event finds an empty lane, takes the slow path and starts a recording of its own; the parent's window
+//! is out of reach. What a child is to inherit (the settings, whether tracing is on, the count of steps) is ordinary memory.
 //!
-//! What it is not: it knows no hooked function and no device.
+//! What it is not: it calls no hooked function and no device. What devices, pools and frameworks tell ([`device`], [`kernel`],
+//! [`atb`], [`task_log`]) it writes down as its hook has it.
 #![cfg_attr(not(test), no_std)]
 
 pub mod atb;
@@ -38,9 +41,7 @@ mod windows;
 mod writer;
 
 pub use config::Wanted;
-pub use lane::{
-    Entry, host_alloc, host_free, host_map, host_moved, host_protect, host_remapped, host_unmap, ticks_now,
-};
+pub use lane::{host_alloc, host_free, host_map, host_moved, host_protect, host_remapped, host_unmap, ticks_now};
 pub use memscope_format::record::Protection;
 pub use process::{initialise, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};

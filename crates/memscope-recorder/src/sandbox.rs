@@ -6,6 +6,7 @@
 use crate::clock;
 use crate::lane;
 use crate::process;
+use crate::slot::Guard;
 use memscope_format::layout::{StopReason, notes};
 use memscope_sys::sandbox::{self, Expected, Program};
 use memscope_sys::{self as sys, Errno, nr};
@@ -20,12 +21,12 @@ pub enum Request {
     NoCounter,
 }
 
-/// Gets the calling thread a lane while it can, if the process is recorded. Called with the guard held.
-pub fn prepare_thread() {
+/// Gets the calling thread a lane while it can, if the process is recorded.
+pub fn prepare_thread(guard: &Guard<'_>) {
     if process::current().is_some() && !is_borrowed() {
-        lane::ticks_now();
+        lane::ticks_now(guard);
         // What is appended may be the last.
-        lane::widen_own();
+        lane::widen_own(guard);
     }
 }
 

@@ -3,7 +3,9 @@
 //! Why not `thread_local!`: in a shared library it goes through `__tls_get_addr` (measured 14 ticks a call against 5),
 //! which may allocate on a thread's first touch, inside malloc. Stable Rust has no other way than assembly to ask for
 //! the initial-exec model; the library is always preloaded, so the static TLS block has room for it.
-use crate::lane::{self, Lane};
+use crate::lane::{self, Entry, Lane};
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ptr;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::compiler_fence;
@@ -254,58 +256,92 @@ unsafe fn by_place(slot: *mut Slot, guard: usize, crossed_signal: bool) -> Neste
 }
 
 /// The guard of the calling thread for the duration of a hook: makes calls from within the real function, and our own,
-/// invisible.
-pub struct Guard {
+/// invisible. Whatever records something borrows it; it does not leave its thread.
+pub struct Guard<'m> {
     /// One of the slot's two.
     words: *mut [usize; 2],
+    /// What the hook's stub was entered with; 0 where no stack can be taken.
+    stack_pointer: usize,
+    frame_pointer: usize,
+    /// The word on the stack that the guard is known by.
+    mark: PhantomData<&'m usize>,
 }
 
-impl Guard {
+impl Guard<'static> {
     /// `None` if this call is nested in another hook and must pass through unrecorded.
     ///
     /// # Safety
-    /// `stack_pointer` and `frame_pointer` are those the hook's stub was entered with.
+    /// `stack_pointer` and `frame_pointer` are those the hook's stub was entered with, and the guard is dropped before
+    /// the hook returns.
     #[inline(always)]
-    pub unsafe fn enter(stack_pointer: usize, frame_pointer: usize) -> Option<Guard> {
+    pub unsafe fn enter(stack_pointer: usize, frame_pointer: usize) -> Option<Guard<'static>> {
         // SAFETY: the caller vouches for the pointers; the return address stays where it is.
-        unsafe { Guard::take(stack_pointer, 0, || nested(stack_pointer, frame_pointer)) }
+        let words = unsafe { take(stack_pointer, 0, || nested(stack_pointer, frame_pointer)) }?;
+        Some(Guard { words, stack_pointer, frame_pointer, mark: PhantomData })
     }
 
-    /// The same for code that is called without a stub. `mark` is a variable of the caller's that it does not change.
-    #[inline(always)]
-    pub fn enter_at(mark: &usize) -> Option<Guard> {
-        let place = ptr::from_ref(mark) as usize;
-        // SAFETY: the word is borrowed from the calling thread's stack, and does not change before the guard is dropped.
-        unsafe { Guard::take(place, MARK, || nested_at(place)) }
-    }
-
+    /// The guard that a caller in another library has taken and will drop. Zeroes for a caller that gives no entry.
+    ///
     /// # Safety
-    /// `place` is on the calling thread's stack, and its word does not change before the guard is dropped.
+    /// The calling thread's guard is held, by a hook that was entered so, as long as this is used.
     #[inline(always)]
-    unsafe fn take(place: usize, mark: usize, judge: impl FnOnce() -> Nested) -> Option<Guard> {
-        let slot = current();
-        // SAFETY: the slot is the thread's own, and nothing holds a reference to it across this call; the caller vouches
-        // for the word.
-        unsafe {
-            let mut words = ptr::addr_of_mut!((*slot).guard).cast::<[usize; 2]>();
-            if (*slot).guard != 0 {
-                match judge() {
-                    Nested::Pass => return None,
-                    Nested::Instead => return Some(Guard { words }),
-                    Nested::OnTop => words = ptr::addr_of_mut!((*slot).on_top).cast(),
-                }
-            }
-            // In this order: a signal in between finds no guard, and not one with another's word.
-            compiler_fence(SeqCst);
-            (*words)[1] = *(place as *const usize);
-            compiler_fence(SeqCst);
-            (*words)[0] = place | mark;
-            Some(Guard { words })
-        }
+    pub unsafe fn lent(stack_pointer: usize, frame_pointer: usize) -> ManuallyDrop<Guard<'static>> {
+        ManuallyDrop::new(Guard { words: ptr::null_mut(), stack_pointer, frame_pointer, mark: PhantomData })
     }
 }
 
-impl Drop for Guard {
+impl<'m> Guard<'m> {
+    /// The same for code that is called without a stub; it can take no stacks. `mark` is [`MARK_WORD`], in a variable of the
+    /// caller's.
+    #[inline(always)]
+    pub fn enter_at(mark: &'m usize) -> Option<Guard<'m>> {
+        let place = ptr::from_ref(mark) as usize;
+        // SAFETY: the word is borrowed from the calling thread's stack, and does not change before the guard is dropped.
+        let words = unsafe { take(place, MARK, || nested_at(place)) }?;
+        Some(Guard { words, stack_pointer: 0, frame_pointer: 0, mark: PhantomData })
+    }
+
+    /// Where the hook was entered.
+    #[inline(always)]
+    pub(crate) fn entry(&self) -> Entry<'_> {
+        Entry { stack_pointer: self.stack_pointer, frame_pointer: self.frame_pointer, guard: PhantomData }
+    }
+
+    /// For an event whose stack nobody asks for.
+    #[inline(always)]
+    pub(crate) fn no_stack(&self) -> Entry<'_> {
+        Entry { stack_pointer: 0, frame_pointer: 0, guard: PhantomData }
+    }
+}
+
+/// Takes one of the thread's two guards.
+///
+/// # Safety
+/// `place` is on the calling thread's stack, and its word does not change before the guard is dropped.
+#[inline(always)]
+unsafe fn take(place: usize, mark: usize, judge: impl FnOnce() -> Nested) -> Option<*mut [usize; 2]> {
+    let slot = current();
+    // SAFETY: the slot is the thread's own, and nothing holds a reference to it across this call; the caller vouches
+    // for the word.
+    unsafe {
+        let mut words = ptr::addr_of_mut!((*slot).guard).cast::<[usize; 2]>();
+        if (*slot).guard != 0 {
+            match judge() {
+                Nested::Pass => return None,
+                Nested::Instead => return Some(words),
+                Nested::OnTop => words = ptr::addr_of_mut!((*slot).on_top).cast(),
+            }
+        }
+        // In this order: a signal in between finds no guard, and not one with another's word.
+        compiler_fence(SeqCst);
+        (*words)[1] = *(place as *const usize);
+        compiler_fence(SeqCst);
+        (*words)[0] = place | mark;
+        Some(words)
+    }
+}
+
+impl Drop for Guard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the slot outlives the hook; it is the calling thread's.
@@ -321,31 +357,31 @@ impl Drop for Guard {
 /// A launch in progress on the calling thread. Launch functions call each other; only the outermost is a launch.
 ///
 /// Not the guard above: what the program's libraries allocate within a launch is theirs, and is recorded.
-pub struct Launch {
+pub struct Launch<'m> {
     slot: *mut Slot,
+    mark: PhantomData<&'m usize>,
 }
 
-impl Launch {
+impl<'m> Launch<'m> {
     /// `None` if this call is part of another launch. A launch that was left by a jump is recognised as a guard is.
-    ///
-    /// # Safety
-    /// `mark` is a place on the calling thread's stack whose word does not change before the launch is dropped.
+    /// `mark` is a variable of the caller's, in which no other frame has the same.
     #[inline(always)]
-    pub unsafe fn enter(mark: usize) -> Option<Launch> {
+    pub fn enter(mark: &'m usize) -> Option<Launch<'m>> {
         let slot = current();
-        // SAFETY: the slot is the thread's own; the caller vouches for the word.
+        let place = ptr::from_ref(mark) as usize;
+        // SAFETY: the slot is the thread's own, and the mark is borrowed from its stack.
         unsafe {
-            if (*slot).launch != 0 && is_within(mark, (*slot).launch, (*slot).launch_word) {
+            if (*slot).launch != 0 && is_within(place, (*slot).launch, (*slot).launch_word) {
                 return None;
             }
-            (*slot).launch = mark;
-            (*slot).launch_word = *(mark as *const usize);
+            (*slot).launch = place;
+            (*slot).launch_word = *mark;
         }
-        Some(Launch { slot })
+        Some(Launch { slot, mark: PhantomData })
     }
 }
 
-impl Drop for Launch {
+impl Drop for Launch<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the slot outlives the hook; it is the calling thread's.
@@ -414,20 +450,18 @@ mod tests {
     #[test]
     fn a_launch_within_a_launch_is_none_and_one_left_by_a_jump_does_not_count() {
         let mut stack = [11usize, 22];
-        let (below, above) = (&raw const stack[0] as usize, &raw const stack[1] as usize);
-        // SAFETY: the words are changed only where the launch counts as left.
-        unsafe {
-            let outer = Launch::enter(above).unwrap();
-            assert!(Launch::enter(below).is_none());
-            drop(outer);
-            core::mem::forget(Launch::enter(below).unwrap());
-            core::mem::forget(Launch::enter(above).unwrap());
-            assert!(Launch::enter(below).is_none());
-            (&raw mut stack[1]).write_volatile(33);
-            assert!(Launch::enter(below).is_some());
-            // Somewhere that cannot be read.
-            (*current()).launch = below + (48 << 20);
-            assert!(Launch::enter(below).is_some());
-        }
+        let outer = Launch::enter(&stack[1]).unwrap();
+        assert!(Launch::enter(&stack[0]).is_none());
+        drop(outer);
+        core::mem::forget(Launch::enter(&stack[0]).unwrap());
+        core::mem::forget(Launch::enter(&stack[1]).unwrap());
+        assert!(Launch::enter(&stack[0]).is_none());
+        // SAFETY: the word is ours.
+        unsafe { (&raw mut stack[1]).write_volatile(33) };
+        assert!(Launch::enter(&stack[0]).is_some());
+        // Somewhere that cannot be read.
+        // SAFETY: the slot is this thread's.
+        unsafe { (*current()).launch = &raw const stack[0] as usize + (48 << 20) };
+        assert!(Launch::enter(&stack[0]).is_some());
     }
 }

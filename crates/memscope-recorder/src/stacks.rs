@@ -59,16 +59,15 @@ impl Stacks {
     /// The calling thread's stack; defines what is new in it.
     ///
     /// # Safety
-    /// `entry` describes a live hook frame of the calling thread, which owns this lane.
-    pub(crate) unsafe fn capture(&mut self, entry: Entry, writer: &mut Writer) -> StackRef {
+    /// The calling thread owns this lane.
+    pub(crate) unsafe fn capture(&mut self, entry: Entry<'_>, writer: &mut Writer) -> StackRef {
         let epoch = c::unload_epoch();
-        if epoch != self.epoch {
-            self.epoch = epoch;
-            self.forget();
+        if !self.tree.is_usable_in(epoch) {
+            self.begin_anew(epoch);
         }
         let mut stack = StackRef::NONE;
         if self.c_depth != 0 {
-            // SAFETY: the caller vouches for the entry.
+            // SAFETY: the entry is that of a hook at work on this thread.
             stack.c = unsafe {
                 self.c.capture(entry.stack_pointer, entry.frame_pointer, self.c_depth, &mut self.tree, writer).0
             };
@@ -96,11 +95,30 @@ impl Stacks {
         }
     }
 
-    /// Nothing defined so far is referred to again.
+    /// A library was unloaded, or the tree is full.
+    #[cold]
+    #[inline(never)]
+    fn begin_anew(&mut self, epoch: u32) {
+        if epoch == self.epoch {
+            self.forget_nodes();
+        } else {
+            self.epoch = epoch;
+            self.forget();
+        }
+    }
+
+    /// Forgets everything: nothing defined so far is referred to again.
     pub(crate) fn forget(&mut self) {
-        self.tree.forget();
+        self.tree.forget(self.epoch);
         self.c.forget();
         self.python.forget();
+    }
+
+    /// No node defined so far is referred to again; modules and code objects are.
+    fn forget_nodes(&mut self) {
+        self.tree.forget(self.epoch);
+        self.c.forget_nodes();
+        self.python.forget_nodes();
     }
 
     /// Another thread has the lane: its stack lies elsewhere, but the tree, modules and code objects still hold.

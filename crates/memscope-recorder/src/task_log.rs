@@ -9,8 +9,9 @@
 //!  └─want─► WANTED   └──► REFUSED
 //! ```
 use crate::clock;
-use crate::lane::{self, Entry, Lane, record};
+use crate::lane::{self, Lane, record};
 use crate::process;
+use crate::slot::Guard;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
@@ -150,8 +151,8 @@ impl TaskLog {
     /// Gives the calling thread the lane of this log; `false` if there is none to be had.
     ///
     /// # Safety
-    /// The calling thread is the log's reader and holds the guard.
-    pub unsafe fn open_lane(&self) -> bool {
+    /// The calling thread is the log's reader.
+    pub unsafe fn open_lane(&self, _: &Guard<'_>) -> bool {
         // SAFETY: a lane found here was left by a reader that has ended.
         let lane = unsafe { lane::keep(self.lane.swap(ptr::null_mut(), AcqRel)) };
         self.lane.store(lane, Release);
@@ -169,37 +170,26 @@ pub fn ticks() -> u64 {
     process::current().map_or(0, |process| clock::ticks(process.clock()))
 }
 
-/// The device's counter stood at `counter` between two moments ([`ticks`]). `frequency_khz` 0: unknown.
-///
-/// # Safety
-/// The calling thread is the log's reader and has its lane.
-pub unsafe fn device_clock(device: u32, frequency_khz: u64, counter: u64, before: u64, after: u64) {
+/// The device's counter stood at `counter` between two moments ([`ticks`]). `frequency_khz` 0: unknown. Told by the log's
+/// reader, which has its lane.
+pub fn device_clock(guard: &Guard<'_>, device: u32, frequency_khz: u64, counter: u64, before: u64, after: u64) {
     let width = after.saturating_sub(before);
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, 1, |lane, _, _| {
-            let record = Extended::DeviceClock { device, frequency_khz, counter, width };
-            lane.writer.extended_event(before + width / 2, &record);
-        });
-    }
+    record(guard.no_stack(), 1, |lane, _, _| {
+        let record = Extended::DeviceClock { device, frequency_khz, counter, width };
+        lane.writer.extended_event(before + width / 2, &record);
+    });
 }
 
-/// Lines of the log, at most [`MOST_EXECUTIONS`].
-///
-/// # Safety
-/// As for [`device_clock`].
-pub unsafe fn executions(device: u32, streams: bool, lines: &[Execution]) {
+/// Lines of the log, at most [`MOST_EXECUTIONS`]; told by its reader.
+pub fn executions(guard: &Guard<'_>, device: u32, streams: bool, lines: &[Execution]) {
     if lines.is_empty() {
         return;
     }
     let count = lines.len() as u64;
-    // SAFETY: passed on.
-    unsafe {
-        record(Entry::NO_STACK, count, |lane, ticks, _| {
-            let record = Extended::Executions { device, streams, lines };
-            lane.writer.extended_events(ticks, &record, count);
-        });
-    }
+    record(guard.no_stack(), count, |lane, ticks, _| {
+        let record = Extended::Executions { device, streams, lines };
+        lane.writer.extended_events(ticks, &record, count);
+    });
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a stack capture has to tell the spool, once for each new thing it meets.
+//! What a stack capture defines in the spool, each thing once.
 use crate::NodeId;
 pub use memscope_format::record::FrameRecord as Frame;
 

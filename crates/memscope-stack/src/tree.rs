@@ -4,12 +4,13 @@
 //! after [`Tree::forget`]. Most nodes have one child, and a stack's nodes were made one after the other: so the first
 //! child of a node is kept in an array indexed by the node's number, and looking a stack up runs through neighbouring
 //! memory (a hash table alone misses the cache at each frame; measured in torch, that was half the cost of a stack).
-//! Further children are in an open-addressing table, doubled when three quarters full; those asked for lately are also in a
-//! small one in front of it, because a program's start leaves a table of megabytes of which its loop then uses a
-//! thousand entries, each in a cache line and a page of its own.
+//! Further children are in a hash table; those asked for lately are also in a small one in front of it, because a program's
+//! start leaves a table of megabytes of which its loop then uses a thousand entries, each in a cache line and a page of its
+//! own.
 //!
-//! Both are anonymous memory of the lane's own, and bounded: when one is full all nodes are forgotten, and those that
-//! come again are defined again.
+//! Both are anonymous memory of the lane's own, and bounded: when there are many nodes the tree is no longer
+//! [usable](Tree::is_usable_in). All nodes are to be forgotten then, and those that come again are defined again.
+use crate::tables::{Entry, Keyed, Lookup, Sets, Table, hash};
 use core::ptr::NonNull;
 
 /// The number of a node within its lane; 0 is "no stack".
@@ -46,70 +47,82 @@ pub enum Interned {
     Full,
 }
 
+/// A node, found by its parent and frame.
 #[derive(Clone, Copy)]
-#[repr(C)]
-struct Entry {
+#[repr(C, align(16))]
+struct Child {
     key: FrameKey,
     parent: NodeId,
     /// `NONE` marks an empty entry.
     id: NodeId,
 }
 
-impl Entry {
-    const NONE: Entry = Entry { key: FrameKey(0), parent: NodeId::NONE, id: NodeId::NONE };
+// SAFETY: integers, and no child has the number 0.
+unsafe impl Entry for Child {}
 
-    #[inline]
-    fn is_of(&self, parent: NodeId, key: FrameKey) -> bool {
-        self.key == key && self.parent == parent && self.id != NodeId::NONE
+impl Keyed for Child {
+    fn is_none(&self) -> bool {
+        self.id == NodeId::NONE
+    }
+
+    fn hash(&self) -> u64 {
+        hash_of(self.parent, self.key)
     }
 }
 
-/// Nodes between two forgettings, and bytes of the array of first children, of which only touched pages exist. The start
-/// of a large program (a million constructors, each from a place of its own) goes through more nodes than that, most of
-/// them once; what is in use afterwards is a fraction.
+impl Child {
+    #[inline]
+    fn is_of(&self, parent: NodeId, key: FrameKey) -> bool {
+        self.key == key && self.parent == parent && !self.is_none()
+    }
+}
+
+/// Nodes between two forgettings, and bytes of the array of first children, of which only touched pages exist. The start of a large
+/// program (a million constructors, each from a place of its own) goes through more nodes than that, most of them once; what
+/// is in use afterwards is a fraction.
 const MOST_NODES: usize = 1 << 18;
-const FIRST_CHILDREN_BYTES: usize = MOST_NODES * size_of::<Entry>();
+const FIRST_CHILDREN_BYTES: usize = MOST_NODES * size_of::<Child>();
+/// More than a C stack and a Python stack can have together.
+const ROOM_FOR_A_CAPTURE: usize = 8192;
 
-/// Entries of the table of further children, at first (a page) and at most (4 MiB).
-const FIRST_CAPACITY: usize = 256;
-const LAST_CAPACITY: usize = 1 << 18;
-
-/// Further children in front of the large table.
-const RECENT: usize = 1 << RECENT_BITS;
-const RECENT_BITS: u32 = 11;
-/// So many of them as long as there are few, so that a short thread touches few pages.
-const FIRST_RECENT: usize = 64;
-
-/// Zeroed memory is an empty tree.
+/// Zeroed memory is an empty tree of epoch 0.
+#[repr(C)]
 pub struct Tree {
-    /// By number of the parent less `forgotten`; nodes without parent are children of 0.
-    first_children: Option<NonNull<Entry>>,
-    further: Option<NonNull<Entry>>,
-    /// Number of entries of `further` less one; the number is a power of two.
-    mask: usize,
-    used: usize,
+    /// The unload epoch that the nodes are of; [`NO_EPOCH`] if it is full. First, next to what an event looks at anyway.
+    usable_in: u32,
     last_id: u32,
     /// The last number given before the tree was last forgotten.
     forgotten: u32,
-    /// Which of the places below are in use besides the first ones.
-    further_recent: usize,
-    /// By hash; the newest of those that share a place.
-    recent: [Entry; RECENT],
+    /// By number of the parent less `forgotten`; nodes without parent are children of 0.
+    first_children: Option<NonNull<Child>>,
+    /// A page at first, 4 MiB at most.
+    further: Table<Child, 256, { 1 << 18 }>,
+    /// Further children in front of the table.
+    recent: Sets<Child, 2048, 1, 64>,
 }
+
+/// No epoch has this number.
+pub const NO_EPOCH: u32 = u32::MAX;
 
 impl Tree {
     /// An empty tree; takes memory with the first node.
     pub const fn new() -> Tree {
         Tree {
             first_children: None,
-            further: None,
-            mask: 0,
-            used: 0,
+            further: Table::new(),
             last_id: 0,
             forgotten: 0,
-            further_recent: 0,
-            recent: [Entry::NONE; RECENT],
+            usable_in: 0,
+            recent: Sets::new(),
         }
+    }
+
+    /// Whether its nodes may be referred to in that unload epoch, and there is room for those of another capture. If not, it
+    /// is to be forgotten, and so is every node that is kept elsewhere (`CStack::forget_nodes`, `PythonStack::forget_nodes`).
+    /// Without that it goes on, but may define again what it has.
+    #[inline]
+    pub fn is_usable_in(&self, epoch: u32) -> bool {
+        self.usable_in == epoch
     }
 
     /// Finds or creates the child of `parent` for `key`.
@@ -120,19 +133,19 @@ impl Tree {
         {
             // SAFETY: `index_of` gives indices below MOST_NODES, which is what the array was mapped for; only this lane's
             // thread uses it.
-            let entry = unsafe { &*first_children.as_ptr().add(index) };
-            if entry.key == key && entry.id != NodeId::NONE {
-                return Interned::Known(entry.id);
+            let child = unsafe { &*first_children.as_ptr().add(index) };
+            if child.key == key && !child.is_none() {
+                return Interned::Known(child.id);
             }
         }
-        let hash = hash(parent, key);
-        match self.recent.get(self.recent_place(hash)) {
-            Some(entry) if entry.is_of(parent, key) => Interned::Known(entry.id),
+        let hash = hash_of(parent, key);
+        match self.recent.get(hash) {
+            Some([child]) if child.is_of(parent, key) => Interned::Known(child.id),
             _ => self.intern_further(parent, key, hash),
         }
     }
 
-    /// The place of a node's first child; `None` for a parent from before the last forgetting.
+    /// The index of a node's first child; `None` for a parent from before the last forgetting.
     #[inline]
     fn index_of(&self, parent: NodeId) -> Option<usize> {
         let index = match parent {
@@ -142,22 +155,9 @@ impl Tree {
         (index < MOST_NODES).then_some(index)
     }
 
-    /// The top bits: the large table goes by the low ones.
-    #[inline]
-    fn recent_place(&self, hash: u64) -> usize {
-        (hash >> (u64::BITS - RECENT_BITS)) as usize & self.recent_mask()
-    }
-
-    #[inline]
-    fn recent_mask(&self) -> usize {
-        self.further_recent | (FIRST_RECENT - 1)
-    }
-
     #[inline(never)]
     fn intern_further(&mut self, parent: NodeId, key: FrameKey, hash: u64) -> Interned {
-        if (self.last_id - self.forgotten) as usize + 1 >= MOST_NODES {
-            self.forget();
-        }
+        let new = Child { key, parent, id: NodeId(self.last_id + 1) };
         if self.first_children.is_none() {
             let Ok(memory) = memscope_sys::map_own(FIRST_CHILDREN_BYTES) else { return Interned::Full };
             self.first_children = Some(memory.cast());
@@ -166,97 +166,44 @@ impl Tree {
             && let Some(index) = self.index_of(parent)
         {
             // SAFETY: as in `intern`.
-            let entry = unsafe { &mut *first_children.as_ptr().add(index) };
-            if entry.id == NodeId::NONE {
-                self.last_id += 1;
-                *entry = Entry { key, parent, id: NodeId(self.last_id) };
-                return Interned::New(entry.id);
+            let child = unsafe { &mut *first_children.as_ptr().add(index) };
+            if child.is_none() {
+                *child = new;
+                return self.created(new.id);
             }
         }
-        if self.used * 4 >= self.mask * 3 && !self.grow() {
-            return Interned::Full;
-        }
-        let Some(entries) = self.further else { return Interned::Full };
-        let mut at = hash as usize & self.mask;
-        let (found, is_new) = loop {
-            // SAFETY: `at` is masked to the table, which `grow` mapped whole; only this lane's thread uses it.
-            let entry = unsafe { &mut *entries.as_ptr().add(at) };
-            if entry.id == NodeId::NONE {
-                self.last_id += 1;
-                self.used += 1;
-                *entry = Entry { key, parent, id: NodeId(self.last_id) };
-                break (*entry, true);
+        let child = match self.further.entry(hash, |child| child.is_of(parent, key)) {
+            Some(Lookup::Found(child)) => *child,
+            Some(Lookup::New(child)) => {
+                *child = new;
+                new
             }
-            if entry.is_of(parent, key) {
-                break (*entry, false);
-            }
-            at = (at + 1) & self.mask;
+            None => return Interned::Full,
         };
-        if self.used == FIRST_RECENT {
-            self.further_recent = RECENT - 1;
-        }
-        let place = self.recent_place(hash);
-        if let Some(place) = self.recent.get_mut(place) {
-            *place = found;
-        }
-        if is_new { Interned::New(found.id) } else { Interned::Known(found.id) }
+        self.recent.insert(hash, child);
+        if child.id == new.id { self.created(new.id) } else { Interned::Known(child.id) }
     }
 
-    /// Forgets all nodes but not which numbers were given: after a library was unloaded, the same address may mean
-    /// another function.
+    fn created(&mut self, id: NodeId) -> Interned {
+        self.last_id = id.0;
+        if (id.0 - self.forgotten) as usize > MOST_NODES - ROOM_FOR_A_CAPTURE {
+            self.usable_in = NO_EPOCH;
+        }
+        Interned::New(id)
+    }
+
+    /// Forgets all nodes but not which numbers were given, and is usable in `epoch`: after a library was unloaded, the same
+    /// address may mean another function.
     #[cold]
-    pub fn forget(&mut self) {
+    pub fn forget(&mut self, epoch: u32) {
         if let Some(first_children) = self.first_children.take() {
             // SAFETY: mapped by `intern_further` with this length; nothing refers to it any more.
             unsafe { memscope_sys::unmap_own(first_children.cast(), FIRST_CHILDREN_BYTES) };
         }
-        if let Some(entries) = self.further {
-            // SAFETY: the table is `mask + 1` entries long, and zero bytes are empty entries.
-            unsafe { entries.as_ptr().write_bytes(0, self.mask + 1) };
-        }
-        // Others were never written.
-        let used = self.recent_mask() + 1;
-        for entry in self.recent.iter_mut().take(used) {
-            *entry = Entry::NONE;
-        }
-        self.used = 0;
+        self.further.forget();
+        self.recent.forget();
         self.forgotten = self.last_id;
-    }
-
-    #[cold]
-    fn grow(&mut self) -> bool {
-        let capacity = if self.further.is_none() { FIRST_CAPACITY } else { (self.mask + 1) * 2 };
-        if capacity > LAST_CAPACITY {
-            // The parent of the node at hand is forgotten too; its number still holds.
-            self.forget();
-            return true;
-        }
-        let Ok(memory) = memscope_sys::map_own(capacity * size_of::<Entry>()) else {
-            // Probing needs one empty entry to end at; up to that the old table still serves.
-            return self.further.is_some() && self.used < self.mask;
-        };
-        let entries = memory.cast::<Entry>();
-        let mask = capacity - 1;
-        if let Some(old) = self.further {
-            for i in 0..=self.mask {
-                // SAFETY: both tables are mapped whole and indices stay below their capacities.
-                unsafe {
-                    let entry = *old.as_ptr().add(i);
-                    if entry.id != NodeId::NONE {
-                        let mut at = hash(entry.parent, entry.key) as usize & mask;
-                        while (*entries.as_ptr().add(at)).id != NodeId::NONE {
-                            at = (at + 1) & mask;
-                        }
-                        *entries.as_ptr().add(at) = entry;
-                    }
-                }
-            }
-            // SAFETY: the old table was mapped by an earlier `grow` and nothing refers to it any more.
-            unsafe { memscope_sys::unmap_own(old.cast(), (self.mask + 1) * size_of::<Entry>()) };
-        }
-        self.further = Some(entries);
-        self.mask = mask;
-        true
+        self.usable_in = epoch;
     }
 }
 
@@ -267,9 +214,8 @@ impl Default for Tree {
 }
 
 #[inline]
-fn hash(parent: NodeId, key: FrameKey) -> u64 {
-    let mixed = (key.0 ^ (u64::from(parent.0) << 20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ (mixed >> 29)
+fn hash_of(parent: NodeId, key: FrameKey) -> u64 {
+    hash(key.0 ^ (u64::from(parent.0) << 20))
 }
 
 #[cfg(test)]
@@ -305,27 +251,45 @@ mod tests {
     }
 
     #[test]
-    fn a_full_tree_begins_anew_and_goes_on_counting() {
+    fn a_tree_that_is_nearly_full_says_so_and_goes_on_counting_once_forgotten() {
         // A bush, all further children of one parent, and a chain, all first children.
-        for chain in [false, true] {
+        for is_chain in [false, true] {
             let mut tree = Box::new(Tree::new());
-            let nodes = 3 * MOST_NODES;
-            for number in 1..=nodes {
-                let parent = if chain { NodeId(number as u32 - 1) } else { NodeId::NONE };
-                assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::New(NodeId(number as u32)));
+            let (mut parent, mut nodes, mut forgotten) = (NodeId::NONE, 0, 0);
+            for number in 1..=3 * MOST_NODES {
+                if !tree.is_usable_in(0) {
+                    assert_eq!(nodes, MOST_NODES - ROOM_FOR_A_CAPTURE + 1);
+                    tree.forget(0);
+                    (parent, nodes, forgotten) = (NodeId::NONE, 0, forgotten + 1);
+                }
+                let id = NodeId(number as u32);
+                assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::New(id));
+                assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::Known(id));
+                parent = if is_chain { id } else { NodeId::NONE };
+                nodes += 1;
             }
-            assert!(tree.mask < LAST_CAPACITY);
-            let parent = if chain { NodeId(nodes as u32 - 1) } else { NodeId::NONE };
-            assert_eq!(tree.intern(parent, FrameKey::c(nodes)), Interned::Known(NodeId(nodes as u32)));
-            assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(nodes as u32 + 1)));
+            assert!(forgotten >= 3);
         }
     }
 
     #[test]
-    fn forgotten_nodes_get_new_numbers() {
+    fn a_full_tree_that_nobody_forgets_goes_on_counting() {
+        for is_chain in [false, true] {
+            let mut tree = Box::new(Tree::new());
+            for number in 1..=3 * MOST_NODES {
+                let parent = if is_chain { NodeId(number as u32 - 1) } else { NodeId::NONE };
+                assert_eq!(tree.intern(parent, FrameKey::c(number)), Interned::New(NodeId(number as u32)));
+            }
+        }
+    }
+
+    #[test]
+    fn forgotten_nodes_get_new_numbers_in_the_epoch_at_hand() {
         let mut tree = Box::new(Tree::new());
         assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(1)));
-        tree.forget();
+        assert!(tree.is_usable_in(0) && !tree.is_usable_in(7));
+        tree.forget(7);
+        assert!(tree.is_usable_in(7) && !tree.is_usable_in(0));
         assert_eq!(tree.intern(NodeId::NONE, FrameKey::c(1)), Interned::New(NodeId(2)));
     }
 }

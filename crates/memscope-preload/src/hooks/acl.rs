@@ -1,32 +1,20 @@
 //! The runtime's public face: its beginning and end, and host memory registered for the device.
-//!
-//! `aclrtMalloc` is not hooked and must not be: MindSpore finds CANN by asking who defines it.
-use super::{profiling, recording, task_log, ticks_now};
-use crate::original::{ACL_ABSENT, Original, call_original};
+use super::{aclFinalize, aclInit, aclrtHostRegisterV2, aclrtHostUnregister, aclrtSetDevice};
+use crate::kernel_times;
+use crate::recording::{recording, ticks_now};
 use core::ffi::{c_char, c_int, c_void};
+use memscope_hook::Entry;
 use memscope_recorder::device::{self, DeviceBlock, HOST_DEVICE, Space, SystemKind};
-
-const ACL: &core::ffi::CStr = c"libascendcl.so";
-static HOST_REGISTER: Original = Original::of(ACL, c"aclrtHostRegisterV2");
-static HOST_UNREGISTER: Original = Original::of(ACL, c"aclrtHostUnregister");
-static INIT: Original = Original::of(ACL, c"aclInit");
-static FINALIZE: Original = Original::of(ACL, c"aclFinalize");
-static SET_DEVICE: Original = Original::of(ACL, c"aclrtSetDevice");
 
 const SUCCESS: c_int = 0;
 
-pub(super) unsafe extern "C" fn host_register(
-    address: *mut c_void,
-    size: u64,
-    flag: u32,
-    stack: usize,
-    frame: usize,
-) -> c_int {
+pub(super) unsafe extern "C" fn host_register(address: *mut c_void, size: u64, flag: u32, entry: Entry) -> c_int {
     /// `ACL_HOST_REG_PINNED`; other registrations only map.
     const PINNED: u32 = 0x1000_0000;
-    let answer = call_original!(HOST_REGISTER, fn(*mut c_void, u64, u32) -> c_int, (address, size, flag), ACL_ABSENT);
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { aclrtHostRegisterV2::call(address, size, flag) };
     if answer == SUCCESS && flag & PINNED != 0 {
-        recording(stack, frame, |entry| {
+        recording(entry, |guard| {
             let block = DeviceBlock {
                 space: Space::Registered,
                 device: HOST_DEVICE,
@@ -34,58 +22,54 @@ pub(super) unsafe extern "C" fn host_register(
                 size,
                 attributes: 0,
             };
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_alloc(block, entry) };
+            device::device_alloc(guard, block);
         });
     }
     answer
 }
 
-pub(super) unsafe extern "C" fn host_unregister(address: *mut c_void, stack: usize, frame: usize) -> c_int {
+pub(super) unsafe extern "C" fn host_unregister(address: *mut c_void, entry: Entry) -> c_int {
     let began = ticks_now();
-    let answer = call_original!(HOST_UNREGISTER, fn(*mut c_void) -> c_int, (address), ACL_ABSENT);
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { aclrtHostUnregister::call(address) };
     if answer == SUCCESS {
-        recording(stack, frame, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_free(Space::Registered, address as u64, began, entry) };
-        });
+        recording(entry, |guard| device::device_free(guard, Space::Registered, address as u64, began));
     }
     answer
 }
 
-pub(super) unsafe extern "C" fn initialise(config: *const c_char, stack: usize, frame: usize) -> c_int {
-    profiling::offer();
-    let answer = call_original!(INIT, fn(*const c_char) -> c_int, (config), ACL_ABSENT);
+pub(super) unsafe extern "C" fn initialise(config: *const c_char, entry: Entry) -> c_int {
+    kernel_times::offer();
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { aclInit::call(config) };
     if answer == SUCCESS {
-        note(SystemKind::AclInit, 0, stack, frame);
+        note(SystemKind::AclInit, 0, entry);
     }
     answer
 }
 
-/// The argument is whatever the register held: the function takes none.
-pub(super) unsafe extern "C" fn finalise(_: usize, stack: usize, frame: usize) -> c_int {
+pub(super) unsafe extern "C" fn finalise(entry: Entry) -> c_int {
     // The driver must still be there to stop its log.
-    task_log::end_all();
-    let answer = call_original!(FINALIZE, fn() -> c_int, (), ACL_ABSENT);
+    kernel_times::end_all();
+    // SAFETY: the function takes nothing.
+    let answer = unsafe { aclFinalize::call() };
     if answer == SUCCESS {
-        note(SystemKind::AclFinalize, 0, stack, frame);
+        note(SystemKind::AclFinalize, 0, entry);
     }
     answer
 }
 
-pub(super) unsafe extern "C" fn set_device(device: i32, stack: usize, frame: usize) -> c_int {
-    profiling::offer();
-    let answer = call_original!(SET_DEVICE, fn(i32) -> c_int, (device), ACL_ABSENT);
+pub(super) unsafe extern "C" fn set_device(device: i32, entry: Entry) -> c_int {
+    kernel_times::offer();
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { aclrtSetDevice::call(device) };
     if answer == SUCCESS && device >= 0 {
-        note(SystemKind::SetDevice, device as u64, stack, frame);
+        note(SystemKind::SetDevice, device as u64, entry);
         memscope_recorder::kernel::device_chosen(device as u32);
     }
     answer
 }
 
-fn note(kind: SystemKind, value: u64, stack: usize, frame: usize) {
-    recording(stack, frame, |_| {
-        // SAFETY: the guard is held.
-        unsafe { device::system(kind, value) };
-    });
+fn note(kind: SystemKind, value: u64, entry: Entry) {
+    recording(entry, |guard| device::system(guard, kind, value));
 }

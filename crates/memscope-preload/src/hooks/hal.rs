@@ -1,54 +1,40 @@
 //! The driver: device memory by address and by handle.
-use super::{profiling, recording, ticks_now};
-use crate::original::{DRIVER_ABSENT, Original, call_original};
+use super::{halMemAlloc, halMemCreate, halMemFree, halMemRelease};
+use crate::kernel_times;
+use crate::recording::{recording, ticks_now};
 use core::ffi::{c_int, c_void};
+use memscope_hook::Entry;
 use memscope_recorder::device::{self, DeviceBlock, HOST_DEVICE, Space};
-
-const DRIVER: &core::ffi::CStr = c"libascend_hal.so";
-static ALLOC: Original = Original::with_inner(DRIVER, c"halMemAlloc", c"halMemAllocInner");
-static FREE: Original = Original::with_inner(DRIVER, c"halMemFree", c"halMemFreeInner");
-static CREATE: Original = Original::with_inner(DRIVER, c"halMemCreate", c"halMemCreateInner");
-static RELEASE: Original = Original::with_inner(DRIVER, c"halMemRelease", c"halMemReleaseInner");
 
 const SUCCESS: c_int = 0;
 const OUT_OF_MEMORY: c_int = 6;
 
-pub(super) unsafe extern "C" fn allocate(
-    address: *mut *mut c_void,
-    size: u64,
-    flag: u64,
-    stack: usize,
-    frame: usize,
-) -> c_int {
+pub(super) unsafe extern "C" fn allocate(address: *mut *mut c_void, size: u64, flag: u64, entry: Entry) -> c_int {
     // Often the first we see of a framework that begins without `aclInit`.
-    profiling::offer();
-    let answer = call_original!(ALLOC, fn(*mut *mut c_void, u64, u64) -> c_int, (address, size, flag), DRIVER_ABSENT);
+    kernel_times::offer();
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { halMemAlloc::call(address, size, flag) };
     let Flag { device, attributes } = Flag::decode(flag);
     match answer {
-        SUCCESS if !address.is_null() => recording(stack, frame, |entry| {
-            // SAFETY: the driver stored the block's address there; the guard is held and the entry is ours.
-            unsafe {
-                let address = *address as u64;
-                device::device_alloc(DeviceBlock { space: Space::Driver, device, address, size, attributes }, entry);
-            }
+        SUCCESS if !address.is_null() => recording(entry, |guard| {
+            // SAFETY: the driver stored the block's address there.
+            let address = unsafe { *address } as u64;
+            device::device_alloc(guard, DeviceBlock { space: Space::Driver, device, address, size, attributes });
         }),
-        OUT_OF_MEMORY => recording(stack, frame, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::out_of_memory(Space::Driver, device, size, flag, entry) };
-        }),
+        OUT_OF_MEMORY => {
+            recording(entry, |guard| device::out_of_memory(guard, Space::Driver, device, size, flag));
+        }
         _ => {}
     }
     answer
 }
 
-pub(super) unsafe extern "C" fn free(address: *mut c_void, stack: usize, frame: usize) -> c_int {
+pub(super) unsafe extern "C" fn free(address: *mut c_void, entry: Entry) -> c_int {
     let began = ticks_now();
-    let answer = call_original!(FREE, fn(*mut c_void) -> c_int, (address), DRIVER_ABSENT);
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { halMemFree::call(address) };
     if answer == SUCCESS && !address.is_null() {
-        recording(stack, frame, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_free(Space::Driver, address as u64, began, entry) };
-        });
+        recording(entry, |guard| device::device_free(guard, Space::Driver, address as u64, began));
     }
     answer
 }
@@ -58,22 +44,20 @@ pub(super) unsafe extern "C" fn create(
     size: usize,
     properties: *const Properties,
     flag: u64,
-    stack: usize,
-    frame: usize,
+    entry: Entry,
 ) -> c_int {
-    profiling::offer();
-    let answer = call_original!(
-        CREATE,
-        fn(*mut *mut c_void, usize, *const Properties, u64) -> c_int,
-        (handle, size, properties, flag),
-        DRIVER_ABSENT
-    );
+    kernel_times::offer();
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { halMemCreate::call(handle, size, properties, flag) };
+    if !matches!(answer, SUCCESS | OUT_OF_MEMORY) {
+        return answer;
+    }
     // SAFETY: the caller's pointers are valid for the driver, which has just used them.
     let (created, properties) = unsafe { (handle.as_ref(), properties.as_ref()) };
     let (Some(created), Some(properties)) = (created, properties) else { return answer };
     let attributes = properties.module & 0xff | page_type(properties.page_type) << PAGE_TYPE_SHIFT;
     match answer {
-        SUCCESS => recording(stack, frame, |entry| {
+        SUCCESS => recording(entry, |guard| {
             let block = DeviceBlock {
                 space: Space::DriverHandle,
                 device: properties.device,
@@ -81,33 +65,29 @@ pub(super) unsafe extern "C" fn create(
                 size: size as u64,
                 attributes,
             };
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_alloc(block, entry) };
+            device::device_alloc(guard, block);
         }),
-        OUT_OF_MEMORY => recording(stack, frame, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::out_of_memory(Space::DriverHandle, properties.device, size as u64, flag, entry) };
+        OUT_OF_MEMORY => recording(entry, |guard| {
+            device::out_of_memory(guard, Space::DriverHandle, properties.device, size as u64, flag);
         }),
         _ => {}
     }
     answer
 }
 
-pub(super) unsafe extern "C" fn release(handle: *mut c_void, stack: usize, frame: usize) -> c_int {
+pub(super) unsafe extern "C" fn release(handle: *mut c_void, entry: Entry) -> c_int {
     let began = ticks_now();
-    let answer = call_original!(RELEASE, fn(*mut c_void) -> c_int, (handle), DRIVER_ABSENT);
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { halMemRelease::call(handle) };
     if answer == SUCCESS && !handle.is_null() {
-        recording(stack, frame, |entry| {
-            // SAFETY: the guard is held and the entry is ours.
-            unsafe { device::device_free(Space::DriverHandle, handle as u64, began, entry) };
-        });
+        recording(entry, |guard| device::device_free(guard, Space::DriverHandle, handle as u64, began));
     }
     answer
 }
 
 /// `struct drv_mem_prop`.
 #[repr(C)]
-pub(super) struct Properties {
+pub(crate) struct Properties {
     side: u32,
     device: u32,
     module: u32,

@@ -1,54 +1,113 @@
-//! The hooked functions, by the library they belong to. This is the list of all of them but those of C++, which are in
-//! [`atb`].
+//! Every function the library exports, by the library it belongs to.
 mod acl;
 mod atb;
 mod dl;
 mod hal;
 mod mstx;
 mod process;
-mod profiling;
 mod runtime;
 mod sandbox;
-mod task_log;
 
-stub!(halMemAlloc(3) => hal::allocate);
-stub!(halMemFree(1) => hal::free);
-stub!(halMemCreate(4) => hal::create);
-stub!(halMemRelease(1) => hal::release);
-stub!(aclrtHostRegisterV2(3) => acl::host_register);
-stub!(aclrtHostUnregister(1) => acl::host_unregister);
-stub!(aclInit(1) => acl::initialise);
-stub!(aclFinalize(1) => acl::finalise);
-stub!(aclrtSetDevice(1) => acl::set_device);
-// The ten launch functions are in `runtime`, in a list of their own.
+use crate::api;
+use crate::original::{
+    ACL, ACL_ABSENT, ACL_IMPLEMENTATION, ACL_LAUNCH_ABSENT, ATB, DRIVER, DRIVER_ABSENT, FAILED, LIBC, Original,
+    RUNTIME, RUNTIME_ABSENT,
+};
+use core::ffi::{c_char, c_int, c_long, c_void};
+use memscope_hook::Api;
 
-/// Runs `record` with the thread's guard, which hides what the recorder itself does; not at all if this call is part of
-/// another hook's recording.
-///
-/// The guard is not held while the original runs: what that allocates on the host belongs to the program.
-#[inline(always)]
-fn recording(stack_pointer: usize, frame_pointer: usize, record: impl FnOnce(memscope_recorder::Entry)) {
-    // SAFETY: the stub passes the stack pointer on entry, where the return address is until the hook returns.
-    if let Some(_guard) = unsafe { memscope_recorder::slot::Guard::enter(stack_pointer, frame_pointer) } {
-        record(memscope_recorder::Entry { stack_pointer, frame_pointer });
+memscope_hook::hooks! {
+    originals found by Original;
+
+    entered {
+        halMemAlloc(address: *mut *mut c_void, size: u64, flag: u64) -> c_int,
+            in DRIVER.with_inner(c"halMemAllocInner"), else DRIVER_ABSENT => hal::allocate;
+        halMemFree(address: *mut c_void) -> c_int,
+            in DRIVER.with_inner(c"halMemFreeInner"), else DRIVER_ABSENT => hal::free;
+        halMemCreate(handle: *mut *mut c_void, size: usize, properties: *const hal::Properties, flag: u64) -> c_int,
+            in DRIVER.with_inner(c"halMemCreateInner"), else DRIVER_ABSENT => hal::create;
+        halMemRelease(handle: *mut c_void) -> c_int,
+            in DRIVER.with_inner(c"halMemReleaseInner"), else DRIVER_ABSENT => hal::release;
+
+        // Not `aclrtMalloc`: MindSpore finds CANN by asking who defines it.
+        aclInit(config: *const c_char) -> c_int, in ACL, else ACL_ABSENT => acl::initialise;
+        aclFinalize() -> c_int, in ACL, else ACL_ABSENT => acl::finalise;
+        aclrtSetDevice(device: i32) -> c_int, in ACL, else ACL_ABSENT => acl::set_device;
+        aclrtHostRegisterV2(address: *mut c_void, size: u64, flag: u32) -> c_int, in ACL, else ACL_ABSENT
+            => acl::host_register;
+        aclrtHostUnregister(address: *mut c_void) -> c_int, in ACL, else ACL_ABSENT => acl::host_unregister;
     }
-}
+    plain {
+        mlockall(flags: c_int) -> c_int, in LIBC, else FAILED => process::lock_all;
+    }
+    wrapped {
+        fork() -> c_int, in LIBC, else FAILED => process::fork_by;
+        // Without what libraries registered for a fork, so that a signal handler may call it.
+        _Fork() -> c_int, in LIBC, else FAILED => process::fork_by;
+        // Not `dlopen`: it looks up its caller for `RPATH`.
+        dlclose(handle: *mut c_void) -> c_int, in LIBC, else FAILED => dl::close_by;
 
-/// The same for code that is called without a stub and takes no stacks.
-#[inline(always)]
-fn hidden<T>(work: impl FnOnce() -> T) -> Option<T> {
-    let mark = memscope_recorder::slot::MARK_WORD;
-    let _guard = memscope_recorder::slot::Guard::enter_at(&mark)?;
-    Some(work())
-}
-
-/// The time before an original is called, for what it gives up; 0 if this call is part of another hook's recording. With the
-/// guard, because it may be the thread's first event.
-#[inline(always)]
-fn ticks_now() -> u64 {
-    hidden(memscope_recorder::ticks_now).unwrap_or(0)
+        // Kernel launches. Each argument is an integer or a pointer and passed on as a word; none is looked at.
+        rtKernelLaunch(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_int,
+            in RUNTIME, else RUNTIME_ABSENT => runtime::launch_by;
+        rtKernelLaunchWithHandleV2(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize) -> c_int,
+            in RUNTIME, else RUNTIME_ABSENT => runtime::launch_by;
+        rtKernelLaunchWithFlagV2(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize) -> c_int,
+            in RUNTIME, else RUNTIME_ABSENT => runtime::launch_by;
+        rtAicpuKernelLaunchExWithArgs(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize) -> c_int,
+            in RUNTIME, else RUNTIME_ABSENT => runtime::launch_by;
+        rtLaunchKernelByFuncHandle(a: usize, b: usize, c: usize, d: usize) -> c_int,
+            in RUNTIME, else RUNTIME_ABSENT => runtime::launch_by;
+        rtLaunchKernelByFuncHandleV2(a: usize, b: usize, c: usize, d: usize, e: usize) -> c_int,
+            in RUNTIME, else RUNTIME_ABSENT => runtime::launch_by;
+        aclrtLaunchKernelImpl(a: usize, b: usize, c: usize, d: usize, e: usize) -> c_int,
+            in ACL_IMPLEMENTATION, else ACL_LAUNCH_ABSENT => runtime::launch_by;
+        aclrtLaunchKernelV2Impl(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_int,
+            in ACL_IMPLEMENTATION, else ACL_LAUNCH_ABSENT => runtime::launch_by;
+        aclrtLaunchKernelWithConfig(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_int,
+            in ACL, else ACL_LAUNCH_ABSENT => runtime::launch_by;
+        aclrtLaunchKernelWithHostArgs(
+            a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize,
+        ) -> c_int,
+            in ACL, else ACL_LAUNCH_ABSENT => runtime::launch_by;
+    }
+    around {
+        // ATB is built twice, for the two forms of `std::string`: names that mention it are here for both.
+        Execute is _ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE(runner: usize, pack: *const atb::VariantPack),
+            in ATB => atb::execute, atb::executed;
+        SaveOld is _ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKSs(
+            stream: usize, kernel: usize, path: *const usize,
+        ),
+            in ATB => atb::save_old;
+        SaveCxx11 is
+            _ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(
+                stream: usize, kernel: usize, path: *const usize,
+            ),
+            in ATB => atb::save_cxx11;
+        NeedSaveOld is _ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKSs(ids: usize, kind: usize),
+            in ATB => atb::probe::need_save_old, atb::probe::need_save_said;
+        NeedSaveCxx11 is
+            _ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(
+                ids: usize, kind: usize,
+            ),
+            in ATB => atb::probe::need_save_cxx11, atb::probe::need_save_said;
+        SaveBefore is _ZN3atb5Probe18IsSaveTensorBeforeEv(), in ATB => atb::probe::save_before;
+        SaveAfter is _ZN3atb5Probe17IsSaveTensorAfterEv(), in ATB => atb::probe::save_after;
+        InRange is _ZN3atb5Probe21IsExecuteCountInRangeEm(count: u64), in ATB => atb::probe::in_range;
+        SaveDescription is _ZN3atb5Probe16IsSaveTensorDescEv(), in ATB => atb::probe::save_description;
+        RunnerSaves is _ZNK3atb6Runner12IsSaveTensorEv(runner: usize), in ATB => atb::probe::runner_saves;
+    }
+    chosen {
+        prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int,
+            in LIBC, for sandbox::PR_SET_SECCOMP, sandbox::PR_SET_TSC => sandbox::watched_prctl;
+        syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long,
+            in LIBC, for sandbox::SYS_SECCOMP, sandbox::SYS_PRCTL => sandbox::watched_syscall;
+    }
+    own {
+        InitInjectionMstx(get_table: Option<mstx::GetTable>) -> c_int => mstx::initialise;
+        msmemscope_api() -> *const Api => api::table;
+    }
 }
 
 pub(crate) use process::find_originals;
 pub(crate) use sandbox::find_originals as find_sandbox_originals;
-pub(crate) use task_log::end_all as end_task_logs;

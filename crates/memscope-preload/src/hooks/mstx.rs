@@ -4,53 +4,43 @@
 //! The mstx library finds `InitInjectionMstx` in the global scope and lets it fill its function tables. Frameworks leave
 //! the members they do not use uninitialised: only those named below may be read, and nothing may be written but the
 //! handles of the one pool that asks for them.
-use super::{recording, ticks_now};
+use crate::recording::{recording, ticks_now};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use memscope_hook::{Callback, Entry};
 use memscope_recorder::device::{self, DeviceBlock, Space};
 
-type Function = unsafe extern "C" fn();
-type GetTable = unsafe extern "C" fn(c_int, *mut *mut *mut Function, *mut c_uint) -> c_int;
+pub(super) type GetTable = unsafe extern "C" fn(c_int, *mut *mut *mut Callback, *mut c_uint) -> c_int;
 
-/// Module number, index in its table, our function. Slots we leave out stay empty, and calls of them do nothing.
-const INJECTED: [(c_int, usize, Function); 12] = [
-    (CORE, 1, mark),
-    (CORE, 2, range_start),
-    (CORE, 3, range_end),
-    (DOMAIN, 1, domain_create),
-    (DOMAIN, 2, domain_destroy),
-    (DOMAIN, 3, domain_mark),
-    (DOMAIN, 4, domain_range_start),
-    (DOMAIN, 5, domain_range_end),
-    (MEMORY, 1, heap_register),
-    (MEMORY, 2, heap_unregister),
-    (MEMORY, 3, regions_register),
-    (MEMORY, 4, regions_unregister),
-];
 const CORE: c_int = 1;
 const DOMAIN: c_int = 2;
 const MEMORY: c_int = 3;
 
-stub!(static mark(2) => on_mark);
-stub!(static range_start(2) => on_range_start);
-stub!(static range_end(1) => on_range_end);
-stub!(static domain_create(1) => on_domain_create);
-stub!(static domain_destroy(1) => on_domain_destroy);
-stub!(static domain_mark(3) => on_domain_mark);
-stub!(static domain_range_start(3) => on_domain_range_start);
-stub!(static domain_range_end(2) => on_domain_range_end);
-stub!(static heap_register(2) => on_heap_register);
-stub!(static heap_unregister(2) => on_heap_unregister);
-stub!(static regions_register(2) => on_regions_register);
-stub!(static regions_unregister(2) => on_regions_unregister);
+memscope_hook::callbacks! {
+    /// Module number and index in its table, our function. Slots we leave out stay empty, and calls of them do nothing.
+    static INJECTED: [(c_int, usize)];
 
-/// Called by each copy of the mstx library in the process, once. 0 is success.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn InitInjectionMstx(get_table: Option<GetTable>) -> c_int {
+    (CORE, 1) => mark(message: *const c_char, stream: *mut c_void) => on_mark;
+    (CORE, 2) => range_start(message: *const c_char, stream: *mut c_void) -> u64 => on_range_start;
+    (CORE, 3) => range_end(id: u64) => on_range_end;
+    (DOMAIN, 1) => domain_create(name: *const c_char) -> *mut c_void => on_domain_create;
+    (DOMAIN, 2) => domain_destroy(domain: *mut c_void) => on_domain_destroy;
+    (DOMAIN, 3) => domain_mark(domain: *mut c_void, message: *const c_char, stream: *mut c_void) => on_domain_mark;
+    (DOMAIN, 4) => domain_range_start(domain: *mut c_void, message: *const c_char, stream: *mut c_void) -> u64
+        => on_domain_range_start;
+    (DOMAIN, 5) => domain_range_end(domain: *mut c_void, id: u64) => on_domain_range_end;
+    (MEMORY, 1) => heap_register(domain: *mut c_void, heap: *const Heap) -> *const c_void => on_heap_register;
+    (MEMORY, 2) => heap_unregister(domain: *mut c_void, heap: *const c_void) => on_heap_unregister;
+    (MEMORY, 3) => regions_register(domain: *mut c_void, regions: *const Regions) => on_regions_register;
+    (MEMORY, 4) => regions_unregister(domain: *mut c_void, batch: *const References) => on_regions_unregister;
+}
+
+/// `InitInjectionMstx`, called by each copy of the mstx library in the process, once. 0 is success.
+pub(super) unsafe extern "C" fn initialise(get_table: Option<GetTable>) -> c_int {
     const FAILED: c_int = 1;
     let Some(get_table) = get_table else { return FAILED };
-    for (module, index, function) in INJECTED {
-        let mut table: *mut *mut Function = core::ptr::null_mut();
+    for &((module, index), function) in INJECTED {
+        let mut table: *mut *mut Callback = core::ptr::null_mut();
         let mut size: c_uint = 0;
         // SAFETY: the library's own function, asked for one of its tables; it gives an array of `size` pointers to slots
         // (or fails, for a module of a later version).
@@ -84,48 +74,40 @@ unsafe fn text<'a>(text: *const c_char) -> &'a [u8] {
 /// Numbers ranges across the process; 0 is no range.
 static RANGES: AtomicU64 = AtomicU64::new(1);
 
-unsafe extern "C" fn on_mark(message: *const c_char, _stream: *mut c_void, stack: usize, frame: usize) {
-    // SAFETY: the interface wants a C string; the guard is held.
-    recording(stack, frame, |_| unsafe { device::mark(text(message)) });
+unsafe extern "C" fn on_mark(message: *const c_char, _stream: *mut c_void, entry: Entry) {
+    // SAFETY: the interface wants a C string.
+    recording(entry, |guard| device::mark(guard, unsafe { text(message) }));
 }
 
-unsafe extern "C" fn on_range_start(message: *const c_char, _stream: *mut c_void, stack: usize, frame: usize) -> u64 {
+unsafe extern "C" fn on_range_start(message: *const c_char, _stream: *mut c_void, entry: Entry) -> u64 {
     let id = RANGES.fetch_add(1, Relaxed);
-    // SAFETY: the interface wants a C string; the guard is held.
-    recording(stack, frame, |_| unsafe { device::range_start(id, text(message)) });
+    // SAFETY: the interface wants a C string.
+    recording(entry, |guard| device::range_start(guard, id, unsafe { text(message) }));
     id
 }
 
-unsafe extern "C" fn on_range_end(id: u64, stack: usize, frame: usize) {
-    // SAFETY: the guard is held.
-    recording(stack, frame, |_| unsafe { device::range_end(id) });
+unsafe extern "C" fn on_range_end(id: u64, entry: Entry) {
+    recording(entry, |guard| device::range_end(guard, id));
 }
 
-unsafe extern "C" fn on_domain_mark(
-    _domain: *mut c_void,
-    message: *const c_char,
-    stream: *mut c_void,
-    stack: usize,
-    frame: usize,
-) {
+unsafe extern "C" fn on_domain_mark(_domain: *mut c_void, message: *const c_char, stream: *mut c_void, entry: Entry) {
     // SAFETY: passed on.
-    unsafe { on_mark(message, stream, stack, frame) }
+    unsafe { on_mark(message, stream, entry) }
 }
 
 unsafe extern "C" fn on_domain_range_start(
     _domain: *mut c_void,
     message: *const c_char,
     stream: *mut c_void,
-    stack: usize,
-    frame: usize,
+    entry: Entry,
 ) -> u64 {
     // SAFETY: passed on.
-    unsafe { on_range_start(message, stream, stack, frame) }
+    unsafe { on_range_start(message, stream, entry) }
 }
 
-unsafe extern "C" fn on_domain_range_end(_domain: *mut c_void, id: u64, stack: usize, frame: usize) {
+unsafe extern "C" fn on_domain_range_end(_domain: *mut c_void, id: u64, entry: Entry) {
     // SAFETY: passed on.
-    unsafe { on_range_end(id, stack, frame) }
+    unsafe { on_range_end(id, entry) }
 }
 
 /// The domains of memory pools.
@@ -142,7 +124,7 @@ const POOLS: [(&[u8], Space); 5] = [
 /// last place is for domains that are no pool.
 static DOMAINS: [u8; POOLS.len() + 1] = [0; POOLS.len() + 1];
 
-unsafe extern "C" fn on_domain_create(name: *const c_char, _stack: usize, _frame: usize) -> *mut c_void {
+unsafe extern "C" fn on_domain_create(name: *const c_char, _entry: Entry) -> *mut c_void {
     // SAFETY: the interface wants a C string.
     let name = unsafe { text(name) };
     let place = POOLS.iter().position(|(pool, _)| *pool == name).unwrap_or(POOLS.len());
@@ -150,7 +132,7 @@ unsafe extern "C" fn on_domain_create(name: *const c_char, _stack: usize, _frame
 }
 
 /// A domain's handle stays valid: other libraries may hold it.
-unsafe extern "C" fn on_domain_destroy(_domain: *mut c_void, _stack: usize, _frame: usize) {}
+unsafe extern "C" fn on_domain_destroy(_domain: *mut c_void, _entry: Entry) {}
 
 fn pool(domain: *mut c_void) -> Option<Space> {
     let place = (domain as usize).wrapping_sub(DOMAINS.as_ptr() as usize);
@@ -199,48 +181,36 @@ const _: () = assert!(size_of::<Range>() == 24 && size_of::<Heap>() == 16 && siz
 const _: () = assert!(size_of::<Reference>() == 16 && size_of::<References>() == 16);
 
 /// Not a heap: the pool's reserved bytes, with some block's address. ATB wants a handle back or stops reporting.
-unsafe extern "C" fn on_heap_register(
-    domain: *mut c_void,
-    heap: *const Heap,
-    stack: usize,
-    frame: usize,
-) -> *const c_void {
+unsafe extern "C" fn on_heap_register(domain: *mut c_void, heap: *const Heap, entry: Entry) -> *const c_void {
     // SAFETY: the interface wants a description with a range.
     let range = unsafe { heap.as_ref().and_then(|heap| heap.range.as_ref()) };
     let (Some(space), Some(range)) = (pool(domain), range) else { return core::ptr::null() };
-    recording(stack, frame, |_| {
-        // SAFETY: the guard is held.
-        unsafe {
-            match space {
-                // ATB registers each heap by its own size.
-                Space::Atb => device::heap(space, range.device, range.address as u64, range.size),
-                _ => device::pool_total(space, range.device, range.size),
-            }
-        }
+    recording(entry, |guard| match space {
+        // ATB registers each heap by its own size.
+        Space::Atb => device::heap(guard, space, range.device, range.address as u64, range.size),
+        _ => device::pool_total(guard, space, range.device, range.size),
     });
     range.address
 }
 
 /// The handle is the heap's address. The others never had a heap, and say what they hold with every block.
-unsafe extern "C" fn on_heap_unregister(domain: *mut c_void, heap: *const c_void, stack: usize, frame: usize) {
+unsafe extern "C" fn on_heap_unregister(domain: *mut c_void, heap: *const c_void, entry: Entry) {
     if pool(domain) == Some(Space::Atb) && !heap.is_null() {
-        // SAFETY: the guard is held.
-        recording(stack, frame, |_| unsafe { device::heap_end(Space::Atb, heap as u64) });
+        recording(entry, |guard| device::heap_end(guard, Space::Atb, heap as u64));
     }
 }
 
-unsafe extern "C" fn on_regions_register(domain: *mut c_void, regions: *const Regions, stack: usize, frame: usize) {
+unsafe extern "C" fn on_regions_register(domain: *mut c_void, regions: *const Regions, entry: Entry) {
     // SAFETY: the interface wants a batch.
     let (Some(space), Some(regions)) = (pool(domain), (unsafe { regions.as_ref() })) else { return };
-    recording(stack, frame, |entry| {
+    recording(entry, |guard| {
         for index in 0..regions.count {
-            // SAFETY: the batch has `count` ranges and, from ATB alone, as many places for handles; the guard is held
-            // and the entry is ours.
+            // SAFETY: the batch has `count` ranges and, from ATB alone, as many places for handles.
             unsafe {
                 let range = &*regions.ranges.add(index);
                 let address = range.address as u64;
                 let block = DeviceBlock { space, device: range.device, address, size: range.size, attributes: 0 };
-                device::device_alloc(block, entry);
+                device::device_alloc(guard, block);
                 if space == Space::Atb && !regions.handles.is_null() {
                     *regions.handles.add(index) = range.address;
                 }
@@ -249,17 +219,15 @@ unsafe extern "C" fn on_regions_register(domain: *mut c_void, regions: *const Re
     });
 }
 
-unsafe extern "C" fn on_regions_unregister(domain: *mut c_void, batch: *const References, stack: usize, frame: usize) {
+unsafe extern "C" fn on_regions_unregister(domain: *mut c_void, batch: *const References, entry: Entry) {
     // SAFETY: the interface wants a batch.
     let (Some(space), Some(batch)) = (pool(domain), (unsafe { batch.as_ref() })) else { return };
     let now = ticks_now();
-    recording(stack, frame, |entry| {
+    recording(entry, |guard| {
         for index in 0..batch.count {
-            // SAFETY: the batch has `count` references; the guard is held and the entry is ours.
-            unsafe {
-                let reference = &*batch.references.add(index);
-                device::device_free(space, reference.address as u64, now, entry);
-            }
+            // SAFETY: the batch has `count` references.
+            let reference = unsafe { &*batch.references.add(index) };
+            device::device_free(guard, space, reference.address as u64, now);
         }
     });
 }

@@ -3,14 +3,13 @@
 //! `prctl` and `syscall` are the two ways C has to it; `libseccomp` takes them too. Everything else they are used for
 //! goes straight on to the original, without a frame of ours and with all registers as they were: `syscall` also
 //! forks, and returns from signals.
-use crate::original::Original;
+use super::{prctl, syscall};
 use core::ffi::{c_int, c_long};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use memscope_recorder::sandbox::{self, Request};
 use memscope_recorder::slot::{Guard, MARK_WORD};
 
-const PR_SET_SECCOMP: c_int = 22;
-const PR_SET_TSC: c_int = 26;
+pub(super) const PR_SET_SECCOMP: c_int = 22;
+pub(super) const PR_SET_TSC: c_int = 26;
 const PR_TSC_SIGSEGV: usize = 2;
 const SECCOMP_MODE_STRICT: usize = 1;
 const SECCOMP_MODE_FILTER: usize = 2;
@@ -18,82 +17,20 @@ const SECCOMP_SET_MODE_STRICT: usize = 0;
 const SECCOMP_SET_MODE_FILTER: usize = 1;
 const SECCOMP_FILTER_FLAG_NEW_LISTENER: usize = 8;
 #[cfg(target_arch = "x86_64")]
-const SYS_SECCOMP: c_int = 317;
+pub(super) const SYS_SECCOMP: c_int = 317;
 #[cfg(target_arch = "aarch64")]
-const SYS_SECCOMP: c_int = 277;
+pub(super) const SYS_SECCOMP: c_int = 277;
 #[cfg(target_arch = "x86_64")]
-const SYS_PRCTL: c_int = 157;
+pub(super) const SYS_PRCTL: c_int = 157;
 #[cfg(target_arch = "aarch64")]
-const SYS_PRCTL: c_int = 167;
+pub(super) const SYS_PRCTL: c_int = 167;
 
-static NEXT_PRCTL: Original = Original::next(c"prctl");
-static NEXT_SYSCALL: Original = Original::next(c"syscall");
-/// Where the stubs go on to; until then they make the call themselves: a search within whatever the loader, an allocator
-/// or a constructor is about could wait for its own caller.
-static PRCTL: AtomicUsize = AtomicUsize::new(0);
-static SYSCALL: AtomicUsize = AtomicUsize::new(0);
-
-/// From the library's constructor.
+/// From the library's constructor. Until then the hooks make the call themselves: a search within whatever the loader, an
+/// allocator or a constructor is about could wait for its own caller.
 pub(crate) fn find_originals() {
-    PRCTL.store(NEXT_PRCTL.address(), Relaxed);
-    SYSCALL.store(NEXT_SYSCALL.address(), Relaxed);
+    prctl::resolve();
+    syscall::resolve();
 }
-
-/// Exports `name`: calls with one of two numbers as their first argument go to `ours`, all others on to the original.
-macro_rules! pass_on {
-    ($name:ident but $watched:path, $also:path => $ours:path, $original:path) => {
-        #[cfg(target_arch = "x86_64")]
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name() {
-            core::arch::naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
-                "cmp edi, {watched}",
-                "je {ours}",
-                "cmp edi, {also}",
-                "je {ours}",
-                "mov rax, qword ptr [rip + {original}]",
-                "test rax, rax",
-                "je {ours}",
-                "jmp rax",
-                ".cfi_endproc",
-                watched = const $watched,
-                also = const $also,
-                original = sym $original,
-                ours = sym $ours,
-            )
-        }
-
-        #[cfg(target_arch = "aarch64")]
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name() {
-            core::arch::naked_asm!(
-                ".cfi_startproc",
-                // A landing place for indirect calls, where the processor asks for one.
-                "hint #34",
-                "cmp w0, #{watched}",
-                "b.eq 2f",
-                "cmp w0, #{also}",
-                "b.eq 2f",
-                "adrp x16, {original}",
-                "ldr x16, [x16, :lo12:{original}]",
-                "cbz x16, 2f",
-                "br x16",
-                "2: b {ours}",
-                ".cfi_endproc",
-                watched = const $watched,
-                also = const $also,
-                original = sym $original,
-                ours = sym $ours,
-            )
-        }
-    };
-}
-
-pass_on!(prctl but PR_SET_SECCOMP, PR_SET_TSC => watched_prctl, PRCTL);
-pass_on!(syscall but SYS_SECCOMP, SYS_PRCTL => watched_syscall, SYSCALL);
 
 /// What a call of `prctl` takes from the recorder.
 fn request_of_prctl(option: c_int, value: usize, program: usize) -> Option<Request> {
@@ -105,17 +42,12 @@ fn request_of_prctl(option: c_int, value: usize, program: usize) -> Option<Reque
     }
 }
 
-unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-    let ask = || match PRCTL.load(Relaxed) {
+pub(super) unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    let ask = || match prctl::resolved() {
         // SAFETY: the program's own arguments are passed on.
-        0 => unsafe { by_ourselves(SYS_PRCTL, [option as usize, a, b, c, d, 0]) as c_int },
-        original => {
-            // SAFETY: the address is that of libc's `prctl`, which reads at most these arguments.
-            let original: unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int =
-                unsafe { core::mem::transmute(original) };
-            // SAFETY: the program's own arguments are passed on.
-            unsafe { original(option, a, b, c, d) }
-        }
+        Some(original) => unsafe { original(option, a, b, c, d) },
+        // SAFETY: as above.
+        None => unsafe { by_ourselves(SYS_PRCTL, [option as usize, a, b, c, d, 0]) as c_int },
     };
     match request_of_prctl(option, a, b) {
         Some(request) => told(request, ask, |answer| answer == 0),
@@ -124,7 +56,7 @@ unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, 
 }
 
 /// The seventh argument is on the stack of x86-64: what is read there, if the caller gave none, is not used.
-unsafe extern "C" fn watched_syscall(
+pub(super) unsafe extern "C" fn watched_syscall(
     number: c_long,
     a: usize,
     b: usize,
@@ -133,16 +65,11 @@ unsafe extern "C" fn watched_syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    let ask = || match SYSCALL.load(Relaxed) {
+    let ask = || match syscall::resolved() {
         // SAFETY: the program's own arguments are passed on.
-        0 => unsafe { by_ourselves(number as c_int, [a, b, c, d, e, f]) },
-        original => {
-            // SAFETY: the address is that of libc's `syscall`, which reads at most these arguments.
-            let original: unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long =
-                unsafe { core::mem::transmute(original) };
-            // SAFETY: the program's own arguments are passed on.
-            unsafe { original(number, a, b, c, d, e, f) }
-        }
+        Some(original) => unsafe { original(number, a, b, c, d, e, f) },
+        // SAFETY: as above.
+        None => unsafe { by_ourselves(number as c_int, [a, b, c, d, e, f]) },
     };
     let request = match (number as c_int, a) {
         (SYS_SECCOMP, SECCOMP_SET_MODE_STRICT) => Some(Request::Strict),
@@ -160,8 +87,8 @@ unsafe extern "C" fn watched_syscall(
 fn told<T: Copy>(request: Request, ask: impl FnOnce() -> T, is_granted: impl FnOnce(T) -> bool) -> T {
     let mark = MARK_WORD;
     let guard = Guard::enter_at(&mark);
-    if guard.is_some() {
-        sandbox::prepare_thread();
+    if let Some(guard) = &guard {
+        sandbox::prepare_thread(guard);
     }
     // SAFETY: the request is what the program hands to the kernel.
     let pending = unsafe { sandbox::expect(request) };

@@ -2,7 +2,7 @@
 //!
 //! The tables are read in place and trusted in nothing: every read is checked against the segment they lie in,
 //! every loop is bounded by bytes consumed, and what is not understood is [`Row::UNKNOWN`].
-use super::rows::{Cfa, Row, SavedFp};
+use super::row::{Cfa, Row, SavedFp};
 
 /// The tables of one object.
 #[derive(Clone, Copy)]

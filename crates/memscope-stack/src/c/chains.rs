@@ -3,129 +3,95 @@
 //! A program's loop allocates from the same places, with frames entered and left in between: too different from the
 //! last stack to be compared with that, but the same as some time ago. So the frames unwound for a stack, and the one
 //! they were put on (the joint), are kept as a chain. When they come again the chain is compared with the stack instead of
-//! unwinding it. First is tried what came after the last chain the last two times, one of which is also fetched into the
+//! unwinding it. The two chains that came after the last one are tried first, and the newer of them is also fetched into the
 //! cache early: the program has used that for itself in between. If it is neither, a few frames are unwound and looked up.
 //! Chains with the same innermost frames are told apart by where the stack first differs from one of them, and how: that
 //! is looked up in turn.
 //!
-//! It is sound for the reason that the last stack may be compared (see `remembered`): neighbours in a chain state facts
+//! It is sound for the reason that the last stack may be compared (see `last_stack`): neighbours in a chain state facts
 //! that stay true, and the chain has all words they depend on, compared from the innermost frame outwards. The nodes
 //! are right because the joint must have the node it had then.
 //!
 //! Only what comes a second time is kept: a large program's start runs through hundreds of thousands of stacks once.
 use super::arch::{self, Frame};
-use super::remembered::{Known, Remembered, Word};
+use super::chain_cells::{
+    CAPACITY, Cell, FrameFp, Head, Lengths, Link, MOST_FRAMES, MOST_OUTER_FRAMES, OffsetAndKind, Position, SecondHead,
+    ThirdHead,
+};
+use super::last_stack::{KnownFrame, LastStack, Word, WordKind};
 use crate::NodeId;
+use crate::tables::{Entry, Sets, hash};
 
-/// Links of all chains together; the oldest chains give way.
-const CAPACITY: usize = 1 << 16;
-const SPOTS: usize = 1 << SPOT_BITS;
-const SPOT_BITS: u32 = 12;
-/// So many spots for the first stacks that are noted, so that a short thread touches few pages.
-const FIRST_SPOTS: usize = 64;
-const FIRST_NOTED: usize = 16;
-/// Chains that may share a key, or keys a spot.
-const WAYS: usize = 4;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Frames of a chain at most, its joint among them.
-const MOST_FRAMES: usize = 64;
-/// Frames further out than a joint, at most.
-const MOST_OUTER_FRAMES: usize = 1 << (u32::BITS - JOINT_SHIFT);
+const CELLS_PER_LINE: usize = LINE / size_of::<Cell>();
 /// What precedes the frames of a chain.
 const HEADS: usize = 3;
 /// Those, and for each frame its return address, two checks and its frame pointer.
-const MOST_LINKS: usize = HEADS + 4 * MOST_FRAMES;
+const MOST_CELLS: usize = HEADS + 4 * MOST_FRAMES;
 
-/// Zeroed memory is empty. A link does not go across two cache lines, nor does a spot.
+/// Zeroed memory is empty. A cell does not go across two cache lines, nor does a set of candidates.
 #[repr(C, align(64))]
 pub(super) struct Chains {
-    links: [Link; CAPACITY],
-    index: [[Candidate; WAYS]; SPOTS],
-    /// Links written so far: where in the ring the next chain begins. A chain's position is that after its first link.
+    /// A ring.
+    cells: [Cell; CAPACITY],
+    index: Sets<Candidate, 4096, 4, 16>,
+    /// Cells written so far: where in the ring the next chain begins.
     written: u32,
     /// Chains up to this position are gone.
-    gone: u32,
-    /// The position of the chain that was followed last, 0 if the last stack was none.
-    latest: u32,
-    /// Stacks noted so far.
-    noted: usize,
-    /// Which spots are in use besides the first ones. Stacks noted before that changed are noted again.
-    further_spots: usize,
+    gone: Position,
+    /// The chain that was followed last, `NONE` if the last stack was none.
+    latest: Position,
 }
 
-/// What came last time.
+/// A stack as it was noted: worth a chain when it comes again.
 #[derive(Clone, Copy)]
 struct Candidate {
     node: NodeId,
-    /// The position of its chain; 0 if it came only once.
-    chain: u32,
+    /// `NONE` if it came only once.
+    chain: Position,
 }
 
-/// One of
-/// - the head of a chain: which chain came after it last time, its lengths, and the slot of its innermost frame;
-/// - the second link of a chain: which other chain came after it before that, and the frame pointer of its innermost frame;
-/// - the third: the frame pointer of the joint;
-/// - a frame, or a word besides, to be compared: where, and its contents. First the joint, then inwards;
-/// - the frame pointer of a frame that needs it: which one, from the joint on, and its contents.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Link {
-    /// Bytes from the slot of the innermost frame; the low bits, which a multiple of 8 leaves free, are the kind. Of the
-    /// first two links the position of a chain.
-    place: u32,
-    node: NodeId,
-    value: usize,
-}
-
-const KIND: u32 = 7;
-const FRAME: u32 = 0;
-const FRAME_WITH_FP: u32 = 1;
-const CHECK: u32 = 2;
+// SAFETY: integers; no stack has the node 0.
+unsafe impl Entry for Candidate {}
 
 impl Chains {
     pub(super) const fn new() -> Chains {
         Chains {
+            cells: [Cell::EMPTY; CAPACITY],
+            index: Sets::new(),
             written: 0,
-            gone: 0,
-            latest: 0,
-            noted: 0,
-            further_spots: 0,
-            index: [[Candidate::NONE; WAYS]; SPOTS],
-            links: [Link::NONE; CAPACITY],
+            gone: Position::NONE,
+            latest: Position::NONE,
         }
     }
 
     pub(super) fn forget(&mut self) {
-        self.gone = self.written;
-    }
-
-    #[inline]
-    fn spot(&self, key: Key) -> usize {
-        key.spot() & (self.further_spots | (FIRST_SPOTS - 1))
+        self.gone = Position::last_of(self.written);
     }
 
     /// A chain that came after the last one if it is on the stack, whose innermost frame is `first`.
     #[inline]
     pub(super) fn next(&self, first: &Frame) -> Option<Chain<'_>> {
-        let next = self.head(self.latest)?.place;
+        let next = self.head(self.latest)?.next;
         self.compare(next, first).ok().or_else(|| self.other_next(first))
     }
 
     #[inline(never)]
     fn other_next(&self, first: &Frame) -> Option<Chain<'_>> {
-        let other = self.links.get(self.latest as usize % CAPACITY)?.place;
+        let SecondHead { other, .. } = SecondHead::of(self.cells.get(self.latest.second())?);
         self.compare(other, first).ok()
     }
 
     /// The chain of that key if it is on the stack, whose innermost frame is `first`; else the key by which to go on.
     #[inline]
-    pub(super) fn find(&self, key: Key, first: &Frame) -> Result<Chain<'_>, Option<Key>> {
+    pub(super) fn find(&self, key: ChainKey, first: &Frame) -> Result<Chain<'_>, Option<ChainKey>> {
         let mut nearest = None;
-        if let Some([candidate, ..]) = self.index.get(self.spot(key)) {
+        let candidates = self.index.get(key.0);
+        if let Some([candidate, ..]) = candidates {
             self.prefetch(candidate.chain);
         }
-        for candidate in self.index.get(self.spot(key)).into_iter().flatten() {
+        for candidate in candidates.into_iter().flatten() {
             match self.compare(candidate.chain, first) {
                 Ok(chain) => return Ok(chain),
                 Err(None) => {}
@@ -135,36 +101,36 @@ impl Chains {
         Err(nearest.and_then(|difference: Difference| difference.key_after(key)))
     }
 
-    /// Has the first links of a chain fetched, all at once and not one after the other.
+    /// Has the first cells of a chain fetched, all at once and not one after the other.
     #[inline(always)]
-    fn prefetch(&self, position: u32) {
-        const PER_LINE: usize = LINE / size_of::<Link>();
-        let head = self.links.as_ptr().wrapping_add(position.wrapping_sub(1) as usize % CAPACITY);
+    fn prefetch(&self, position: Position) {
+        let head = self.cells.as_ptr().wrapping_add(position.head());
         for line in 0..10 {
-            arch::prefetch(head.wrapping_add(line * PER_LINE).cast());
+            arch::prefetch(head.wrapping_add(line * CELLS_PER_LINE).cast());
         }
     }
 
-    #[inline]
-    fn head(&self, position: u32) -> Option<&Link> {
-        if position > self.gone { self.links.get((position - 1) as usize % CAPACITY) } else { None }
+    #[inline(always)]
+    fn head(&self, position: Position) -> Option<Head> {
+        if position > self.gone { self.cells.get(position.head()).map(Head::of) } else { None }
     }
 
     /// The chain at `position` if it is still there, and on the stack. If its innermost frame is, the error is where the
     /// stack differs.
     #[inline(always)]
-    pub(super) fn compare(&self, position: u32, first: &Frame) -> Result<Chain<'_>, Option<Difference<'_>>> {
+    pub(super) fn compare(&self, position: Position, first: &Frame) -> Result<Chain<'_>, Option<Difference<'_>>> {
         let head = self.head(position).ok_or(None)?;
-        if head.value != first.slot {
+        if head.slot != first.slot {
             return Err(None);
         }
         let chain = self.read(position, head).ok_or(None)?;
         let (innermost, outer) = chain.links.split_last().ok_or(None)?;
-        if innermost.value != first.return_address || innermost.needs_fp() && chain.innermost_fp != first.fp {
+        let innermost = Link::of(innermost);
+        if innermost.value != first.return_address || innermost.kind().needs_fp() && chain.innermost_fp != first.fp {
             return Err(None);
         }
         let slot = first.slot;
-        let is_on_stack = |link: &Link| link.word(slot).holds();
+        let is_on_stack = |cell: &Cell| Link::of(cell).word(slot).holds();
         // Four at a time, for this loop is what stacks that change cost most.
         let (outermost, fours) = outer.as_rchunks::<4>();
         for (same, four) in fours.iter().rev().enumerate() {
@@ -180,189 +146,191 @@ impl Chains {
     }
 
     #[inline(always)]
-    fn read<'a>(&'a self, position: u32, head: &Link) -> Option<Chain<'a>> {
-        let lengths = Lengths::of(head);
-        let (heads, rest) = self.links.get(position as usize % CAPACITY..)?.split_at_checked(HEADS - 1)?;
+    fn read(&self, position: Position, head: Head) -> Option<Chain<'_>> {
+        let Head { lengths, slot, .. } = head;
+        let (heads, rest) = self.cells.get(position.second()..)?.split_at_checked(HEADS - 1)?;
         let (links, rest) = rest.split_at_checked(lengths.links())?;
         let [second, third] = heads else { return None };
         Some(Chain {
             position,
-            slot: head.value,
-            innermost_fp: second.value,
-            joint_fp: third.value,
+            slot,
+            innermost_fp: SecondHead::of(second).innermost_fp,
+            joint_fp: ThirdHead::of(third).joint_fp,
             links,
-            fps: rest.get(..lengths.fps)?,
+            fps: rest.get(..lengths.fps())?,
             lengths,
         })
     }
 
     /// The chain at `position`, on the stack or not.
-    pub(super) fn at(&self, position: u32) -> Option<Chain<'_>> {
+    pub(super) fn at(&self, position: Position) -> Option<Chain<'_>> {
         self.read(position, self.head(position)?)
     }
 
-    /// Told that the stack just captured was the chain at `position`.
+    /// To be called when the stack just captured was the chain at `position`.
     #[inline]
-    pub(super) fn followed(&mut self, position: u32) {
+    pub(super) fn followed(&mut self, position: Position) {
         if self.latest > self.gone
-            && let Some([next, other, ..]) = self.links.get_mut((self.latest - 1) as usize % CAPACITY..)
-            && next.place != position
+            && let Some([first, second, ..]) = self.cells.get_mut(self.latest.head()..)
+            && let head = Head::of(first)
+            && head.next != position
         {
-            other.place = next.place;
-            next.place = position;
+            *second = SecondHead { other: head.next, ..SecondHead::of(second) }.cell();
+            *first = Head { next: position, ..head }.cell();
         }
         self.latest = position;
-        if let Some(head) = self.head(position) {
-            let next = head.place.wrapping_sub(1) as usize % CAPACITY;
-            arch::prefetch(self.links.as_ptr().wrapping_add(next).cast());
-            arch::prefetch(self.links.as_ptr().wrapping_add(next + LINE / size_of::<Link>()).cast());
+        if let Some(Head { next, .. }) = self.head(position) {
+            let next = self.cells.as_ptr().wrapping_add(next.head());
+            arch::prefetch(next.cast());
+            arch::prefetch(next.wrapping_add(CELLS_PER_LINE).cast());
         }
     }
 
-    /// Told a stack that was no chain, of which the `count` innermost frames are new and the others stayed. Keeps the new
-    /// ones as a chain if they came before.
+    /// To be called when the stack just captured was no chain; its `count` innermost frames are new, the others stayed.
+    /// Keeps the new ones as a chain if they came before.
     #[inline]
-    pub(super) fn note(&mut self, key: Key, count: usize, stack: &Remembered) {
-        let spot = self.spot(key);
-        let Some(candidates) = self.index.get_mut(spot) else { return };
+    pub(super) fn note(&mut self, key: ChainKey, count: usize, stack: &LastStack) {
+        let Some(candidates) = self.index.get(key.0) else { return };
         let node = stack.innermost();
         let kept = if candidates.iter().all(|candidate| candidate.node != node) {
-            let [a, b, c, _] = *candidates;
-            *candidates = [Candidate { node, chain: 0 }, a, b, c];
-            self.noted += 1;
-            if self.noted == FIRST_NOTED {
-                self.further_spots = SPOTS - 1;
-            }
+            self.index.insert(key.0, Candidate { node, chain: Position::NONE });
             None
         } else {
             stack.len().checked_sub(count + 1).and_then(|joint| self.keep(key, joint, stack))
         };
         match kept {
             Some(position) => self.followed(position),
-            None => self.latest = 0,
+            None => self.latest = Position::NONE,
         }
     }
 
     /// The position of the chain, all frames further in than `joint`; `None` if it cannot be kept.
     #[cold]
-    fn keep(&mut self, key: Key, joint: usize, stack: &Remembered) -> Option<u32> {
+    fn keep(&mut self, key: ChainKey, joint: usize, stack: &LastStack) -> Option<Position> {
         if stack.len() - joint > MOST_FRAMES || joint >= MOST_OUTER_FRAMES {
             return None;
         }
         if self.written > u32::MAX - 2 * CAPACITY as u32 {
             // Positions would come round: begin anew.
-            (self.written, self.gone) = (0, 0);
-            self.index.fill([Candidate::NONE; WAYS]);
-            self.links.fill(Link::NONE);
+            (self.written, self.gone) = (0, Position::NONE);
+            self.index.forget();
+            self.cells.fill(Cell::EMPTY);
             return None;
         }
         // A chain does not go round the end.
         let left = CAPACITY - self.written as usize % CAPACITY;
-        let begin = if left < MOST_LINKS { self.written + left as u32 } else { self.written };
-        self.gone = self.gone.max((begin + MOST_LINKS as u32).saturating_sub(CAPACITY as u32));
+        let begin = if left < MOST_CELLS { self.written + left as u32 } else { self.written };
+        self.gone = self.gone.max(Position::last_of((begin + MOST_CELLS as u32).saturating_sub(CAPACITY as u32)));
         let at = begin as usize % CAPACITY;
-        let (head, end) = self.write(at + HEADS, joint, stack)?;
-        let fp_of = |index: usize| Link { value: stack.known(index).fp.unwrap_or_default(), ..Link::NONE };
-        let heads = [head, fp_of(stack.len() - 1), fp_of(joint)];
-        self.links.get_mut(at..at + HEADS)?.copy_from_slice(&heads);
+        let (lengths, end) = self.write(at + HEADS, joint, stack)?;
+        let innermost = stack.known(stack.len() - 1);
+        let head = Head { next: Position::NONE, lengths, slot: innermost.slot };
+        let innermost_fp = innermost.fp.unwrap_or_default();
+        let second = SecondHead { other: Position::NONE, innermost_fp };
+        let third = ThirdHead { joint_fp: stack.known(joint).fp.unwrap_or_default() };
+        self.cells.get_mut(at..at + HEADS)?.copy_from_slice(&[head.cell(), second.cell(), third.cell()]);
         self.written = begin + (end - at) as u32;
         let node = stack.innermost();
-        let spot = self.spot(key);
-        let candidate = self.index.get_mut(spot)?.iter_mut().find(|candidate| candidate.node == node)?;
-        candidate.chain = begin + 1;
+        let candidate = self.index.get_mut(key.0)?.iter_mut().find(|candidate| candidate.node == node)?;
+        candidate.chain = Position::behind(begin);
         Some(candidate.chain)
     }
 
-    /// Writes all links of a chain but the first ones, and gives its head and where they end. `None` if a word lies where
+    /// Writes all cells of a chain but the first ones, and gives its lengths and where they end. `None` if a word lies where
     /// none should.
-    fn write(&mut self, begin: usize, joint: usize, stack: &Remembered) -> Option<(Link, usize)> {
+    fn write(&mut self, begin: usize, joint: usize, stack: &LastStack) -> Option<(Lengths, usize)> {
         let innermost = stack.slot(stack.len() - 1);
         let mut at = begin;
-        let mut push = |link: Link| {
-            *self.links.get_mut(at)? = link;
+        let mut push = |cell: Cell| {
+            *self.cells.get_mut(at)? = cell;
             at += 1;
             Some(())
         };
-        let place =
-            |address: usize| u32::try_from(address.checked_sub(innermost)?).ok().filter(|place| place & KIND == 0);
-        let mut lengths = Lengths { frames: stack.len() - joint, checks: 0, fps: 0, joint };
+        let packed = |address: usize, kind: WordKind| OffsetAndKind::new(address.checked_sub(innermost)?, kind);
+        let (mut checks, mut fps) = (0, 0);
         for index in joint..stack.len() {
-            let Known { slot, return_address, node, fp } = stack.known(index);
-            let kind = if fp.is_some() { FRAME_WITH_FP } else { FRAME };
-            push(Link { place: place(slot)? | kind, node, value: return_address })?;
+            let KnownFrame { slot, return_address, node, fp } = stack.known(index);
+            let kind = WordKind::of_frame(fp.is_some());
+            push(Link { offset_and_kind: packed(slot, kind)?, node, value: return_address }.cell())?;
             for check in stack.checks_of(index) {
-                push(Link { place: place(check.address)? | CHECK, node: NodeId::NONE, value: check.value })?;
-                lengths.checks += 1;
+                let offset_and_kind = packed(check.address, WordKind::CHECK)?;
+                push(Link { offset_and_kind, node: NodeId::NONE, value: check.value }.cell())?;
+                checks += 1;
             }
         }
-        let fps = (joint..stack.len()).filter_map(|index| Some((index - joint, stack.known(index).fp?)));
-        for (frame, fp) in fps {
-            push(Link { place: 0, node: NodeId(frame as u32), value: fp })?;
-            lengths.fps += 1;
+        for (frame, index) in (joint..stack.len()).enumerate() {
+            if let Some(fp) = stack.known(index).fp {
+                push(FrameFp { frame, fp }.cell())?;
+                fps += 1;
+            }
         }
-        Some((Link { place: 0, node: lengths.packed(), value: innermost }, at))
+        Some((Lengths::new(stack.len() - joint, checks, fps, joint), at))
     }
 }
 
 /// A chain that is on the stack.
 pub(super) struct Chain<'a> {
-    position: u32,
+    position: Position,
     /// Of the innermost frame.
     slot: usize,
     innermost_fp: usize,
     joint_fp: usize,
     lengths: Lengths,
-    links: &'a [Link],
-    fps: &'a [Link],
+    /// To be read as `Link`s.
+    links: &'a [Cell],
+    /// To be read as `FrameFp`s.
+    fps: &'a [Cell],
 }
 
 impl Chain<'_> {
     #[inline]
-    pub(super) fn position(&self) -> u32 {
+    pub(super) fn position(&self) -> Position {
         self.position
     }
 
     /// The node of its innermost frame.
     #[inline]
     pub(super) fn node(&self) -> NodeId {
-        self.links.last().unwrap_or(&Link::NONE).node
+        self.links.last().map_or(NodeId::NONE, |cell| Link::of(cell).node)
     }
 
     /// Whether one of its frames, but the joint, is `frame`.
     pub(super) fn has(&self, frame: &Frame) -> bool {
-        let mut outer = self.links.iter().skip(1).rev().skip_while(|link| link.address(self.slot) < frame.slot);
+        let inner = self.links.iter().skip(1).rev().map(Link::of);
+        let mut outer = inner.skip_while(|link| link.word(self.slot).address < frame.slot);
         outer.next().is_some_and(|link| {
-            link.address(self.slot) == frame.slot && link.value == frame.return_address && !link.is_check()
+            let Word { address, value } = link.word(self.slot);
+            address == frame.slot && value == frame.return_address && link.kind().is_frame()
         })
     }
 
     /// Frames of the chain besides its joint.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.lengths.frames - 1
+        self.lengths.frames() - 1
     }
 
     /// The frame the chain was put on, which is on the stack as well, and how many there were further out.
     #[inline]
-    pub(super) fn joint(&self) -> (Known, usize) {
-        let joint = self.links.first().unwrap_or(&Link::NONE);
-        let fp = if joint.needs_fp() { Some(self.joint_fp) } else { None };
-        let known = Known { slot: joint.address(self.slot), return_address: joint.value, node: joint.node, fp };
-        (known, self.lengths.joint)
+    pub(super) fn joint(&self) -> (KnownFrame, usize) {
+        let joint = Link::of(self.links.first().unwrap_or(&Cell::EMPTY));
+        let Word { address: slot, value: return_address } = joint.word(self.slot);
+        let fp = if joint.kind().needs_fp() { Some(self.joint_fp) } else { None };
+        (KnownFrame { slot, return_address, node: joint.node, fp }, self.lengths.joint())
     }
 
     /// Puts the chain on the `base` outermost frames of `stack`, the innermost of which is the joint.
     #[inline]
-    pub(super) fn put_on(&self, base: usize, stack: &mut Remembered) -> NodeId {
-        let base = stack.reserve(base, self.len());
-        let mut rebuild = stack.rebuild(base);
-        for link in self.links.iter().skip(1) {
-            rebuild.push_either(stack, link.word(self.slot), link.node, link.needs_fp(), !link.is_check());
+    pub(super) fn put_on(&self, base: usize, stack: &mut LastStack) -> NodeId {
+        let mut rebuild = stack.rebuild(base, self.len());
+        let joint = rebuild.len() - 1;
+        for link in self.links.iter().skip(1).map(Link::of) {
+            rebuild.push_word(link.word(self.slot), link.kind(), link.node);
         }
-        for fp in self.fps {
-            rebuild.set_fp(stack, base - 1 + fp.node.0 as usize, fp.value);
+        for FrameFp { frame, fp } in self.fps.iter().map(FrameFp::of) {
+            rebuild.set_fp(joint + frame, fp);
         }
-        rebuild.finish(stack)
+        rebuild.finish()
     }
 }
 
@@ -371,120 +339,41 @@ pub(super) struct Difference<'a> {
     slot: usize,
     /// So many links, at least, are the same.
     same: usize,
-    /// Among these are some that are not.
-    within: &'a [Link],
+    /// Among these links are some that are not.
+    within: &'a [Cell],
 }
 
 impl Difference<'_> {
     /// Where the stack differs first, and how, as a key that goes on from `key`. `None` if that is among the frames the key
     /// is made of.
     #[inline]
-    fn key_after(&self, key: Key) -> Option<Key> {
-        if self.same <= Key::FRAMES {
+    fn key_after(&self, key: ChainKey) -> Option<ChainKey> {
+        if self.same <= ChainKey::FRAMES {
             return None;
         }
-        let first = self.within.iter().rev().map(|link| link.word(self.slot)).find(|word| !word.holds())?;
+        let words = self.within.iter().rev().map(|cell| Link::of(cell).word(self.slot));
+        let first = words.into_iter().find(|word| !word.holds())?;
         Some(key.with(first.address).with(first.contents()))
     }
 }
 
-/// The innermost frames of a stack, by which its chain is looked up.
+/// The innermost frames of a stack, by which its chain is looked up: a hash.
 #[derive(Clone, Copy)]
-pub(super) struct Key(u64);
+pub(super) struct ChainKey(u64);
 
-impl Key {
+impl ChainKey {
     /// So many of them, if there are as many. Few have to be unwound before the chain is found, but enough to tell chains
     /// apart.
     pub(super) const FRAMES: usize = 3;
 
     #[inline]
-    pub(super) fn new(first: &Frame) -> Key {
-        Key(first.slot as u64).with(first.return_address)
+    pub(super) fn new(first: &Frame) -> ChainKey {
+        ChainKey(first.slot as u64).with(first.return_address)
     }
 
     #[inline]
-    pub(super) fn with(self, return_address: usize) -> Key {
-        Key((self.0.rotate_left(7) ^ return_address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    #[inline]
-    fn spot(self) -> usize {
-        (self.0 >> (u64::BITS - SPOT_BITS)) as usize
-    }
-}
-
-impl Candidate {
-    const NONE: Candidate = Candidate { node: NodeId::NONE, chain: 0 };
-}
-
-impl Link {
-    const NONE: Link = Link { place: 0, node: NodeId::NONE, value: 0 };
-
-    #[inline]
-    fn address(&self, slot: usize) -> usize {
-        slot + (self.place & !KIND) as usize
-    }
-
-    /// In a chain whose innermost frame is at `slot`.
-    #[inline]
-    fn word(&self, slot: usize) -> Word {
-        Word { address: self.address(slot), value: self.value }
-    }
-
-    #[inline]
-    fn needs_fp(&self) -> bool {
-        self.place & KIND == FRAME_WITH_FP
-    }
-
-    #[inline]
-    fn is_check(&self) -> bool {
-        self.place & KIND == CHECK
-    }
-}
-
-/// ```text
-///  31     22 21   15 14     7 6      0
-/// ┌─────────┬───────┬────────┬────────┐
-/// │  joint  │  fps  │ checks │ frames │
-/// └─────────┴───────┴────────┴────────┘
-/// ```
-struct Lengths {
-    /// With the joint.
-    frames: usize,
-    checks: usize,
-    fps: usize,
-    /// How many frames there are further out than the joint.
-    joint: usize,
-}
-
-const FPS_SHIFT: u32 = 15;
-const CHECKS_SHIFT: u32 = 7;
-const JOINT_SHIFT: u32 = 22;
-/// Bits of a number of frames.
-const FRAMES_MASK: usize = 0x7f;
-const CHECKS_MASK: usize = 0xff;
-
-impl Lengths {
-    #[inline]
-    fn of(head: &Link) -> Lengths {
-        let packed = head.node.0 as usize;
-        Lengths {
-            frames: packed & FRAMES_MASK,
-            checks: packed >> CHECKS_SHIFT & CHECKS_MASK,
-            fps: packed >> FPS_SHIFT & FRAMES_MASK,
-            joint: packed >> JOINT_SHIFT,
-        }
-    }
-
-    #[inline]
-    fn links(&self) -> usize {
-        self.frames + self.checks
-    }
-
-    fn packed(&self) -> NodeId {
-        const { assert!(MOST_FRAMES <= FRAMES_MASK && 2 * MOST_FRAMES <= CHECKS_MASK) };
-        let Lengths { frames, checks, fps, joint } = *self;
-        NodeId((joint << JOINT_SHIFT | fps << FPS_SHIFT | checks << CHECKS_SHIFT | frames) as u32)
+    pub(super) fn with(self, return_address: usize) -> ChainKey {
+        ChainKey(hash(self.0.rotate_left(7) ^ return_address as u64))
     }
 }
 
@@ -495,24 +384,24 @@ mod tests {
     /// Words that stand for a stack, the innermost frame at the lowest address.
     struct Stack {
         words: Vec<usize>,
-        remembered: Box<Remembered>,
+        last: Box<LastStack>,
     }
 
     impl Stack {
         fn new() -> Stack {
-            Stack { words: (0..4096).map(|word| 0x1000 + word).collect(), remembered: Box::new(Remembered::new()) }
+            Stack { words: (0..4096).map(|word| 0x1000 + word).collect(), last: Box::new(LastStack::new()) }
         }
 
         /// Puts a frame at each of the `slots`, given from the outermost inwards with their nodes, on the `base` outermost
         /// ones.
         fn put(&mut self, base: usize, slots: &[(usize, u32)]) -> Frame {
-            let mut rebuild = self.remembered.rebuild(base);
+            let mut rebuild = self.last.rebuild(base, slots.len());
             for &(slot, node) in slots {
-                rebuild.push_frame(&mut self.remembered, word(&self.words, slot), NodeId(node), false);
+                rebuild.push_word(word(&self.words, slot), WordKind::FRAME, NodeId(node));
             }
-            rebuild.finish(&mut self.remembered);
-            let innermost = self.remembered.known(self.remembered.len() - 1);
-            let Known { slot, return_address, .. } = innermost;
+            rebuild.finish();
+            let innermost = self.last.known(self.last.len() - 1);
+            let KnownFrame { slot, return_address, .. } = innermost;
             Frame { slot, return_address, sp: slot + 8, fp: 0 }
         }
     }
@@ -526,8 +415,8 @@ mod tests {
         unsafe { Box::<Chains>::new_zeroed().assume_init() }
     }
 
-    fn key(first: &Frame) -> Key {
-        Key::new(first).with(first.return_address)
+    fn key(first: &Frame) -> ChainKey {
+        ChainKey::new(first).with(first.return_address)
     }
 
     #[test]
@@ -535,9 +424,9 @@ mod tests {
         let (mut stack, mut chains) = (Stack::new(), chains());
         stack.put(0, &[(100, 1), (90, 2)]);
         let first = stack.put(2, &[(80, 3), (70, 4), (60, 5)]);
-        chains.note(key(&first), 3, &stack.remembered);
+        chains.note(key(&first), 3, &stack.last);
         assert!(chains.find(key(&first), &first).is_err(), "it came once");
-        chains.note(key(&first), 3, &stack.remembered);
+        chains.note(key(&first), 3, &stack.last);
         let chain = chains.find(key(&first), &first).ok().unwrap();
         assert_eq!(chain.len(), 3);
         let (joint, index) = chain.joint();
@@ -553,8 +442,8 @@ mod tests {
         let chain = chains.find(key(&first), &first).ok().unwrap();
 
         stack.put(2, &[(50, 9)]);
-        assert_eq!(chain.put_on(2, &mut stack.remembered), NodeId(5));
-        let nodes: Vec<_> = (0..stack.remembered.len()).map(|index| stack.remembered.node(index).0).collect();
+        assert_eq!(chain.put_on(2, &mut stack.last), NodeId(5));
+        let nodes: Vec<_> = (0..stack.last.len()).map(|index| stack.last.node(index).0).collect();
         assert_eq!(nodes, [1, 2, 3, 4, 5]);
         chains.forget();
         assert!(chains.find(key(&first), &first).is_err());
@@ -566,8 +455,8 @@ mod tests {
         stack.put(0, &[(100, 1)]);
         let firsts = [60, 40].map(|slot| {
             let first = stack.put(1, &[(slot, slot as u32)]);
-            chains.note(key(&first), 1, &stack.remembered);
-            chains.note(key(&first), 1, &stack.remembered);
+            chains.note(key(&first), 1, &stack.last);
+            chains.note(key(&first), 1, &stack.last);
             first
         });
         for first in firsts.iter().chain(&firsts) {
@@ -596,13 +485,13 @@ mod tests {
             let frames = (0..1 + innermost % 60).rev();
             let slots: Vec<_> = frames.map(|frame| (innermost + frame, (2 + innermost * 64 + frame) as u32)).collect();
             let first = stack.put(1, &slots);
-            chains.note(key(&first), slots.len(), &stack.remembered);
-            chains.note(key(&first), slots.len(), &stack.remembered);
+            chains.note(key(&first), slots.len(), &stack.last);
+            chains.note(key(&first), slots.len(), &stack.last);
             kept.push((first, slots));
             if round % 100 == 99 {
                 let recent = kept.iter().rev().take(2900).filter(|(first, slots)| {
                     let Ok(chain) = chains.find(key(first), first) else { return false };
-                    assert_eq!(chain.put_on(1, &mut stack.remembered), NodeId(slots.last().unwrap().1));
+                    assert_eq!(chain.put_on(1, &mut stack.last), NodeId(slots.last().unwrap().1));
                     true
                 });
                 let found = recent.count();

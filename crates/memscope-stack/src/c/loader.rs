@@ -1,10 +1,10 @@
-//! What the dynamic loader tells without its locks.
+//! What the dynamic loader can be asked without its locks.
 //!
 //! Hooks run wherever the program allocates, also in a child forked while another thread had one of the loader's locks: to
 //! ask `dl_iterate_phdr` there is to wait for ever. `_dl_find_object` (glibc 2.35) takes none. For older C libraries
 //! there is the kernel's list of mappings (`objects`).
 //!
-//! Nor does the loader tell when an object is unloaded: our `dlclose` is passed by in the C library itself (iconv, NSS), in
+//! Nor does the loader say when an object is unloaded: our `dlclose` is bypassed in the C library itself (iconv, NSS), in
 //! libraries loaded with `RTLD_DEEPBIND`, in namespaces of their own. But it counts objects: those loaded so far, and
 //! those there are in each namespace, from which follows how many were unloaded. Both counts are fields of `_rtld_global`,
 //! which ld.so exports to the other libraries of glibc; they are found by what must surround them, and compared

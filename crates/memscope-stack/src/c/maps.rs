@@ -61,8 +61,8 @@ impl Maps {
         }
         let mut length = 0;
         while byte != b'\n' {
-            if let Some(place) = name.get_mut(length) {
-                *place = byte;
+            if let Some(slot) = name.get_mut(length) {
+                *slot = byte;
                 length += 1;
             }
             byte = self.byte()?;

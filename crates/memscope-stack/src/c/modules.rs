@@ -30,7 +30,7 @@ impl Modules {
     }
 
     /// The module that holds `address`, asked of the loader where the lane does not know it yet.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    #[cfg_attr(not(any(target_arch = "x86_64", test)), expect(dead_code))]
     pub(super) fn at(&mut self, address: usize) -> Option<&Module> {
         let index = self.index_of(address)?;
         self.entries().get(index)

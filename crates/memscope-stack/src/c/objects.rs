@@ -210,9 +210,9 @@ fn object_by_mappings(address: usize) -> Option<Module> {
         if mapping.offset == 0
             && mapping.is_readable
             && mapping.is_of_a_file()
-            && let Some(place) = beginnings.get_mut(count % RECENT)
+            && let Some(slot) = beginnings.get_mut(count % RECENT)
         {
-            *place = mapping;
+            *slot = mapping;
             count += 1;
         }
         if mapping.contains(address) {

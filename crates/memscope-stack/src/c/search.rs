@@ -2,7 +2,7 @@
 //!
 //! A hook that was left by `longjmp` never says so. Whoever finds its mark asks here whether the frame that made it is
 //! among the callers of the frame at hand, on the other side of a signal handler perhaps.
-use super::arch::{self, Step};
+use super::arch::{Current, Processor, Step};
 use super::memory::StackMemory;
 use super::{LOWEST_CODE, unload_epoch};
 
@@ -11,11 +11,11 @@ use super::{LOWEST_CODE, unload_epoch};
 pub enum Search {
     /// It is live; `crossed_signal`: as what a signal handler interrupted, or as one of its callers.
     Found { crossed_signal: bool },
-    /// There is no frame with that place, but it lies between two live ones.
+    /// There is no frame at that address, but it lies between two live ones.
     Between { crossed_signal: bool },
     /// No live frame is near it: the walk went to the end of the stack.
     Absent,
-    /// The walk got lost before it could tell: generated code, wrong tables, too many frames. With `crossed_signal` it
+    /// The walk got lost before that was known: generated code, wrong tables, too many frames. With `crossed_signal` it
     /// came as far as what a signal handler interrupted.
     Unknown { crossed_signal: bool },
 }
@@ -32,32 +32,32 @@ const MOST_FRAMES: usize = 4096;
 pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
     let mut memory = StackMemory::new();
     memory.enter(sp);
-    let Some(mut frame) = arch::entry(sp, fp, &mut memory) else { return Search::Unknown { crossed_signal: false } };
+    let Some(mut frame) = Current::entry(sp, fp, &mut memory) else { return Search::Unknown { crossed_signal: false } };
     let epoch = unload_epoch();
     let mut crossed_signal = false;
     // Where the walk came onto the stack it is on.
     let mut lowest = frame.slot;
     for _ in 0..MOST_FRAMES {
-        if arch::code_address(frame.return_address) < LOWEST_CODE {
+        if Current::code_address(frame.return_address) < LOWEST_CODE {
             return Search::Absent;
         }
-        let (step, outer) = arch::step_alone(frame, &mut memory, epoch);
+        let (step, outer) = Current::step_alone(frame, &mut memory, epoch);
         frame = outer;
         match step {
             Step::Outer => {}
             Step::Interrupted => {
                 crossed_signal = true;
                 lowest = frame.sp;
-                // Its place is in the kernel's record of registers, not on the stack it was interrupted on.
+                // Its slot is in the kernel's record of registers, not on the stack it was interrupted on.
                 continue;
             }
             Step::End => return Search::Absent,
             Step::Unknown | Step::Lost => return Search::Unknown { crossed_signal },
         }
-        if arch::entry_pointer(&frame) == wanted {
+        if Current::entry_pointer(&frame) == wanted {
             return Search::Found { crossed_signal };
         }
-        if lowest <= wanted && wanted < arch::entry_pointer(&frame) {
+        if lowest <= wanted && wanted < Current::entry_pointer(&frame) {
             return Search::Between { crossed_signal };
         }
     }

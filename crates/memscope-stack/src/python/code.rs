@@ -1,8 +1,8 @@
 //! Which code object a frame runs: a number that stays right although code objects die and their addresses come back.
 use super::interpreter::{Interpreter, is_plausible, load};
 use super::layout::{BYTES_DATA, BYTES_SIZE, Layout, OBJECT_REFERENCES, OBJECT_TYPE};
-use super::table::{Entry, Table};
 use super::text;
+use crate::tables::{Entry, Keyed, Lookup, Table, hash};
 use crate::{CodeDefinition, DefinitionSink};
 
 const TEXT_CAPACITY: usize = 4096;
@@ -15,7 +15,7 @@ pub(super) struct Scratch {
     function: [u8; TEXT_CAPACITY],
 }
 
-/// What tells a code object from another one that was at the same address before.
+/// What distinguishes a code object from another one that was at the same address before.
 ///
 /// Addresses alone do not: code made by `replace`, `types.CodeType` or unpickling comes to the place of code that died, may
 /// share all parts with it but one, and that one may come to the place of its predecessor too. From 3.12 on the interpreter
@@ -139,19 +139,57 @@ impl SeenFile {
     }
 }
 
+/// The code object seen at an address.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Known {
+struct SeenCode {
+    /// 0 for none.
+    address: usize,
     fingerprint: Fingerprint,
     id: u32,
 }
 
-/// The code objects a lane has met, or the latest of them: code that comes again after it was forgotten is defined again.
+// SAFETY: integers; no code object is at address 0.
+unsafe impl Entry for SeenCode {}
+
+impl Keyed for SeenCode {
+    fn is_none(&self) -> bool {
+        self.address == 0
+    }
+
+    fn hash(&self) -> u64 {
+        hash(self.address as u64)
+    }
+}
+
+/// A definition in the spool.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct DefinedCode {
+    /// See [`hash_of_contents`]; 0 for none.
+    contents: u64,
+    id: u32,
+}
+
+// SAFETY: integers; no contents have the hash 0.
+unsafe impl Entry for DefinedCode {}
+
+impl Keyed for DefinedCode {
+    fn is_none(&self) -> bool {
+        self.contents == 0
+    }
+
+    fn hash(&self) -> u64 {
+        hash(self.contents)
+    }
+}
+
+/// The code objects a lane has seen, or the latest of them: code that comes again after it was forgotten is defined again.
 pub(super) struct CodeTable {
-    by_address: Table<Known>,
+    by_address: Table<SeenCode, 512, { 1 << 16 }>,
     /// By hash of the contents of the definition, so that code compiled from the same text again and again is defined
     /// once: neither the spool nor the tree of stacks grows with it.
-    by_contents: Table<u32>,
+    by_contents: Table<DefinedCode, 512, { 1 << 16 }>,
     defined: u32,
 }
 
@@ -162,8 +200,8 @@ impl CodeTable {
 
     /// Forgets all code but not which numbers were given.
     pub(super) fn forget(&mut self) {
-        self.by_address.clear();
-        self.by_contents.clear();
+        self.by_address.forget();
+        self.by_contents.forget();
     }
 
     /// The number of the code object at `code` and its fingerprint, defining it if need be; `None` if it is none, is
@@ -184,9 +222,9 @@ impl CodeTable {
         }
         // SAFETY: it is a code object by its type.
         let fingerprint = unsafe { Fingerprint::of(&interpreter.layout, code) }?;
-        let known = match self.by_address.entry(code as u64)? {
-            Entry::Known(known) if known.fingerprint == fingerprint => return Some((fingerprint, known.id)),
-            Entry::Known(known) | Entry::New(known) => known,
+        let seen = match self.by_address.entry(hash(code as u64), |seen| seen.address == code)? {
+            Lookup::Found(seen) if seen.fingerprint == fingerprint => return Some((fingerprint, seen.id)),
+            Lookup::Found(seen) | Lookup::New(seen) => seen,
         };
         let layout = &interpreter.layout;
         // SAFETY: the code object is live (its count is not 0) and stays so while the frame refers to it, and so do
@@ -200,12 +238,12 @@ impl CodeTable {
             )
         };
         let contents = hash_of_contents(file, function, line_table, first_line);
-        let id = match self.by_contents.entry(contents) {
-            Some(Entry::Known(id)) => *id,
-            entry => {
+        let id = match self.by_contents.entry(hash(contents), |defined| defined.contents == contents) {
+            Some(Lookup::Found(defined)) => defined.id,
+            new => {
                 let id = self.defined;
-                if let Some(Entry::New(value)) = entry {
-                    *value = id;
+                if let Some(Lookup::New(defined)) = new {
+                    *defined = DefinedCode { contents, id };
                 }
                 self.defined += 1;
                 sink.code(&CodeDefinition {
@@ -219,7 +257,7 @@ impl CodeTable {
                 id
             }
         };
-        *known = Known { fingerprint, id };
+        *seen = SeenCode { address: code, fingerprint, id };
         Some((fingerprint, id))
     }
 }

@@ -31,7 +31,7 @@ const CAPACITY: usize = 4096;
 const DEEPEST: usize = 1000;
 /// How far from the innermost remembered frame to look for a frame; missing one costs time only.
 const SEARCHED: usize = 64;
-/// `Remembered::code_id` of a frame that is no Python function: where C code entered the interpreter, or not set up yet.
+/// `RememberedFrame::code_id` of a frame that is no Python function: where C code entered the interpreter, or not set up yet.
 const NO_CODE: u32 = u32::MAX;
 
 const NO_VERSION: u32 = u32::MAX;
@@ -39,7 +39,7 @@ const NO_VERSION: u32 = u32::MAX;
 /// One line of the cache.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Remembered {
+struct RememberedFrame {
     frame: usize,
     code: usize,
     position: usize,
@@ -52,7 +52,7 @@ struct Remembered {
 
 #[repr(C)]
 struct Memory {
-    remembered: [Remembered; CAPACITY],
+    remembered: [RememberedFrame; CAPACITY],
     /// The frames of the current walk, innermost first.
     walked: [usize; CAPACITY],
     scratch: Scratch,
@@ -60,7 +60,7 @@ struct Memory {
 
 /// The Python stack of one lane. All zero bytes are a valid, empty one.
 pub struct PythonStack {
-    /// Mapped when the first Python frame is met; pages that are not used cost nothing.
+    /// Mapped with the first Python frame; pages that are not used cost nothing.
     memory: Option<NonNull<Memory>>,
     /// Number of remembered frames.
     length: usize,
@@ -85,7 +85,7 @@ struct Stretch {
     frame: usize,
     /// Python functions among the frames of the walk so far.
     python_frames: usize,
-    /// Remembered frames not compared yet: the one to compare next is the last of them.
+    /// RememberedFrame frames not compared yet: the one to compare next is the last of them.
     left: usize,
 }
 
@@ -122,15 +122,20 @@ impl PythonStack {
         unsafe { self.capture_from(interpreter, innermost, depth, tree, sink) }
     }
 
-    /// Forgets the last stack and all code, but not which numbers were given to code: whatever is met again is defined
+    /// Forgets the last stack and all code, but not which numbers were given to code: whatever comes again is defined
     /// again.
     pub fn forget(&mut self) {
         if let Some(memory) = self.memory {
             // SAFETY: mapped whole and used by this lane alone; zero bytes are a frame that is never unchanged.
-            unsafe { (&raw mut (*memory.as_ptr()).remembered).cast::<Remembered>().write_bytes(0, self.touched) };
+            unsafe { (&raw mut (*memory.as_ptr()).remembered).cast::<RememberedFrame>().write_bytes(0, self.touched) };
         }
-        self.length = 0;
+        self.forget_nodes();
         self.codes.forget();
+    }
+
+    /// Forgets which nodes frames have, but not what they run.
+    pub fn forget_nodes(&mut self) {
+        self.length = 0;
     }
 
     /// # Safety
@@ -290,8 +295,8 @@ impl PythonStack {
         }
         // The frames that were found are the remembered ones; they stay behind us as walked.
         let passed = remembered.get(stretch.left..=found)?.iter().rev();
-        for (entry, place) in passed.zip(walked.get_mut(trail.count..)?) {
-            *place = entry.frame;
+        for (entry, slot) in passed.zip(walked.get_mut(trail.count..)?) {
+            *slot = entry.frame;
             trail.count += 1;
         }
         (trail.frame, trail.python_frames) = (stretch.frame, stretch.python_frames);
@@ -306,7 +311,7 @@ impl PythonStack {
     unsafe fn refresh<S: DefinitionSink>(
         &mut self,
         interpreter: &Interpreter,
-        entry: &mut Remembered,
+        entry: &mut RememberedFrame,
         scratch: &mut Scratch,
         sink: &mut S,
     ) {
@@ -351,8 +356,8 @@ impl Trail {
     /// `self.frame` must be a frame of the current thread.
     #[inline]
     unsafe fn step(&mut self, interpreter: &Interpreter, is_python: bool, walked: &mut [usize; CAPACITY]) {
-        let Some(place) = walked.get_mut(self.count) else { return };
-        *place = self.frame;
+        let Some(slot) = walked.get_mut(self.count) else { return };
+        *slot = self.frame;
         self.count += 1;
         self.python_frames += usize::from(is_python);
         // SAFETY: the caller's.
@@ -362,7 +367,7 @@ impl Trail {
 
 /// The number of the remembered frame at address `frame`, looked for from the innermost one.
 #[inline]
-fn find(remembered: &[Remembered; CAPACITY], length: usize, frame: usize) -> Option<usize> {
+fn find(remembered: &[RememberedFrame; CAPACITY], length: usize, frame: usize) -> Option<usize> {
     let searched = remembered.get(..length)?.iter().enumerate().rev().take(SEARCHED);
     searched.into_iter().find(|(_, entry)| entry.frame == frame).map(|(at, _)| at)
 }
@@ -373,7 +378,7 @@ impl Stretch {
     /// # Safety
     /// `self.frame` must be a frame of the current thread.
     #[inline(always)]
-    unsafe fn pass(&mut self, layout: &Layout, entry: &Remembered) {
+    unsafe fn pass(&mut self, layout: &Layout, entry: &RememberedFrame) {
         self.left -= 1;
         self.python_frames += usize::from(entry.code_id != NO_CODE);
         // SAFETY: the caller's.
@@ -389,7 +394,7 @@ impl Stretch {
 #[inline(always)]
 unsafe fn compare_version(
     layout: &Layout,
-    remembered: &mut [Remembered; CAPACITY],
+    remembered: &mut [RememberedFrame; CAPACITY],
     stretch: Stretch,
     depth: usize,
     seen: &mut SeenFile,
@@ -398,7 +403,7 @@ unsafe fn compare_version(
         ($layout:expr) => {{
             #[inline(never)]
             unsafe fn with_constants(
-                remembered: &mut [Remembered; CAPACITY],
+                remembered: &mut [RememberedFrame; CAPACITY],
                 stretch: Stretch,
                 depth: usize,
                 seen: &mut SeenFile,
@@ -427,7 +432,7 @@ unsafe fn compare_version(
 #[inline(always)]
 unsafe fn compare(
     layout: &Layout,
-    remembered: &mut [Remembered; CAPACITY],
+    remembered: &mut [RememberedFrame; CAPACITY],
     mut stretch: Stretch,
     depth: usize,
     seen: &mut SeenFile,
@@ -450,7 +455,7 @@ unsafe fn compare(
 /// # Safety
 /// `entry.frame` must be a frame of the current thread.
 #[inline(always)]
-unsafe fn is_in_place(layout: &Layout, entry: &Remembered) -> bool {
+unsafe fn is_in_place(layout: &Layout, entry: &RememberedFrame) -> bool {
     // SAFETY: the caller's.
     unsafe {
         let code = layout.code_of(entry.frame);
@@ -465,7 +470,7 @@ unsafe fn is_in_place(layout: &Layout, entry: &Remembered) -> bool {
 /// `entry.frame` must be a frame of the current thread whose code is not in its destructor, and a code in `entry` must have
 /// been identified as one.
 #[inline(always)]
-unsafe fn is_unchanged(layout: &Layout, entry: &mut Remembered, seen: &mut SeenFile) -> bool {
+unsafe fn is_unchanged(layout: &Layout, entry: &mut RememberedFrame, seen: &mut SeenFile) -> bool {
     // SAFETY: the caller's. `code` was a code object when it was remembered and is what this frame runs now; the only
     // other things that frames call their code are None and the code of entry frames, which are never freed.
     unsafe {
@@ -505,7 +510,7 @@ unsafe fn is_leaving(layout: &Layout, frame: usize) -> bool {
 /// # Safety
 /// As for [`is_unchanged`], in 3.11, which alone numbers functions and not code.
 #[inline(never)]
-unsafe fn has_code_of(entry: &mut Remembered, version: u32, seen: &mut SeenFile) -> bool {
+unsafe fn has_code_of(entry: &mut RememberedFrame, version: u32, seen: &mut SeenFile) -> bool {
     // SAFETY: the caller's.
     let same = unsafe { entry.fingerprint.is_of(&PYTHON_3_11, entry.code, seen) };
     if same {

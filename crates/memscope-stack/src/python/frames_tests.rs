@@ -309,11 +309,29 @@ fn after_forget_everything_is_defined_again_under_new_numbers() {
     let mut lane = Lane::new(&image);
     let before = lane.capture(frame, 50);
     lane.stack.forget();
-    lane.tree.forget();
+    lane.tree.forget(0);
     let after = lane.capture(frame, 50);
     assert_ne!(before, after);
     assert_eq!(lane.definitions.codes.len(), 2);
     assert_eq!(lane.definitions.frames(after), ["f:2"]);
+}
+
+#[test]
+fn after_nodes_are_forgotten_none_of_them_is_referred_to_but_code_is() {
+    let mut image = Image::new(Layout::of_version(0x030c_00f0).unwrap());
+    let (f, g) = (image.code("f", 1), image.code("g", 1));
+    let outer = image.frame(0, f, 2);
+    let inner = image.frame(outer, g, 4);
+    let mut lane = Lane::new(&image);
+    lane.capture(inner, 50);
+    let before = lane.definitions.nodes.len() as u32;
+    lane.tree.forget(0);
+    lane.stack.forget_nodes();
+    let after = lane.capture(inner, 50);
+    assert_eq!(lane.definitions.frames(after), ["g:4", "f:2"]);
+    let parents = lane.definitions.nodes.iter().skip(before as usize).map(|(parent, ..)| parent);
+    assert!(parents.chain([&after]).all(|node| *node == NodeId::NONE || node.0 > before));
+    assert_eq!(lane.definitions.codes.len(), 2);
 }
 
 /// Random calls, returns, jumps and recompilations of a stack that is often far deeper than `depth`; frames are reused

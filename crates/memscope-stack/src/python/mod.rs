@@ -28,7 +28,6 @@ mod code;
 mod frames;
 mod interpreter;
 mod layout;
-mod table;
 mod text;
 
 pub use frames::PythonStack;

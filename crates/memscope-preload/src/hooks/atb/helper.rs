@@ -1,10 +1,10 @@
 //! Functions the hooks call on their own account, and do without if they are not there.
-use crate::original::Original;
+use crate::original::{Original, Place};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Searched for once: it is first asked for when its library is at work.
-pub(super) struct Helper {
+pub(crate) struct Helper {
     function: Original,
     /// [`UNKNOWN`], [`ABSENT`] or the address.
     state: AtomicUsize,
@@ -14,8 +14,8 @@ const UNKNOWN: usize = 0;
 const ABSENT: usize = 1;
 
 impl Helper {
-    pub(super) const fn of(library: &'static CStr, name: &'static CStr) -> Helper {
-        Helper { function: Original::of(library, name), state: AtomicUsize::new(UNKNOWN) }
+    pub(super) const fn new(name: &'static CStr, place: Place) -> Helper {
+        Helper { function: Original::new(name, place), state: AtomicUsize::new(UNKNOWN) }
     }
 
     /// 0 if it is not there.

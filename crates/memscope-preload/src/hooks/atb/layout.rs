@@ -35,7 +35,7 @@ struct OperatorTensor {
 
 /// `atb::RunnerVariantPack`.
 #[repr(C)]
-pub(super) struct VariantPack {
+pub(crate) struct VariantPack {
     in_tensors: Vector<OperatorTensor>,
     out_tensors: Vector<OperatorTensor>,
     in_tensors_can_go: Vector<u8>,
@@ -51,14 +51,14 @@ pub(super) struct VariantPack {
 
 /// `Mki::SVector`: all in place.
 #[repr(C)]
-pub(super) struct InlineVector<T> {
+pub(crate) struct InlineVector<T> {
     inline: [T; 49],
     size: usize,
 }
 
 /// `Mki::Tensor`.
 #[repr(C)]
-pub(super) struct KernelTensor {
+pub(crate) struct KernelTensor {
     dtype: i32,
     format: i32,
     dimensions: InlineVector<i64>,

@@ -5,60 +5,33 @@
 //! be one we cannot end: then the event says less, and the operator runs all the same.
 mod helper;
 mod layout;
-mod probe;
+pub(super) mod probe;
 mod text;
 
-use super::recording;
-use crate::around::Next;
-use crate::original::Original;
-use core::ffi::{CStr, c_int};
+use super::{Execute, SaveCxx11, SaveOld};
+use crate::original::{ACL, ATB, Original};
+use crate::recording::recording;
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use helper::{Helper, KeptErrno};
-use layout::{InlineVector, KernelTensor, Tensor, VariantPack, each_kernel_tensor};
+pub(crate) use layout::VariantPack;
+use layout::{InlineVector, KernelTensor, Tensor, each_kernel_tensor};
+use memscope_hook::Entry;
+use memscope_hook::around::Next;
 use memscope_recorder::atb::{self, Access, AccessMode, Operator, Phase, TensorOwner};
 use memscope_recorder::device::UNKNOWN_DEVICE;
+use memscope_recorder::slot::Guard;
 use memscope_recorder::wanted;
 use text::{Abi, ReturnedText};
-
-const LIBRARY: &CStr = c"libatb.so";
-static EXECUTE: Original = Original::of(LIBRARY, c"_ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE");
-static SAVE_OLD: Original = Original::of(LIBRARY, c"_ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKSs");
-static SAVE_CXX11: Original = Original::of(
-    LIBRARY,
-    c"_ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
-);
-
-around!(_ZN3atb6Runner7ExecuteERNS_17RunnerVariantPackE => execute, executed);
-around!(_ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKSs => save_old, unchanged);
-around!(
-    _ZN3atb9StoreUtil15SaveLaunchParamEPvRKN3Mki11LaunchParamERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE
-        => save_cxx11, unchanged
-);
-around!(
-    _ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKSs => probe::need_save_old, probe::need_save_said
-);
-around!(
-    _ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE
-        => probe::need_save_cxx11, probe::need_save_said
-);
-around!(_ZN3atb5Probe18IsSaveTensorBeforeEv => probe::save_before, unchanged);
-around!(_ZN3atb5Probe17IsSaveTensorAfterEv => probe::save_after, unchanged);
-around!(_ZN3atb5Probe21IsExecuteCountInRangeEm => probe::in_range, unchanged);
-around!(_ZN3atb5Probe16IsSaveTensorDescEv => probe::save_description, unchanged);
-around!(_ZNK3atb6Runner12IsSaveTensorEv => probe::runner_saves, unchanged);
-
-unsafe extern "C" fn unchanged(answer: usize, _token: usize, _stack: usize, _frame: usize) -> usize {
-    answer
-}
 
 /// What ATB says of an internal failure (`ERROR_INTERNAL_ERROR`).
 const ABSENT: usize = 3;
 
 /// `atb::Status atb::Runner::Execute(atb::RunnerVariantPack &)`.
-unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack, _: usize, stack: usize, frame: usize) -> Next {
+pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack, entry: Entry) -> Next {
     /// Numbers launches across the process; 0 is none.
     static LAUNCHES: AtomicU64 = AtomicU64::new(1);
-    let original = EXECUTE.address();
+    let original = Execute::ORIGINAL.address();
     if original == 0 {
         return Next::answer(ABSENT);
     }
@@ -67,22 +40,28 @@ unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack, _: usize, 
         return Next::jump(original);
     }
     let mut launch = 0;
-    recording(stack, frame, |entry| {
+    recording(entry, |guard| {
         let _errno = KeptErrno::keep();
         launch = LAUNCHES.fetch_add(1, Relaxed);
         let device = current_device();
         let (mut name, mut path) = (ReturnedText::empty(), ReturnedText::empty());
-        // SAFETY: the arguments are ATB's own; the guard is held and the entry is ours.
+        // SAFETY: the arguments are ATB's own.
         unsafe {
-            name.ask(runner, &NAME_OLD, &NAME_CXX11);
-            path.ask(runner, &PATH_OLD, &PATH_CXX11);
+            name.ask(runner, NameOld::ORIGINAL, NameCxx11::ORIGINAL);
+            path.ask(runner, PathOld::ORIGINAL, PathCxx11::ORIGINAL);
             let (workspace, workspace_size) = VariantPack::workspace(pack);
             let (name, path) = (name.text(), path.text());
-            atb::operator_start(&Operator { launch, device, workspace, workspace_size, path, name }, entry);
+            atb::operator_start(guard, &Operator { launch, device, workspace, workspace_size, path, name });
             if wanted.accesses {
                 // Operators write into some of their inputs, such as caches, and do not say into which.
-                VariantPack::each_in_tensor(pack, accessed(AccessMode::Unknown, TensorOwner::AtbOperator, device));
-                VariantPack::each_out_tensor(pack, accessed(AccessMode::Write, TensorOwner::AtbOperator, device));
+                VariantPack::each_in_tensor(
+                    pack,
+                    accessed(guard, AccessMode::Unknown, TensorOwner::AtbOperator, device),
+                );
+                VariantPack::each_out_tensor(
+                    pack,
+                    accessed(guard, AccessMode::Write, TensorOwner::AtbOperator, device),
+                );
             }
         }
     });
@@ -93,51 +72,51 @@ unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack, _: usize, 
     }
 }
 
-unsafe extern "C" fn executed(answer: usize, launch: usize, stack: usize, frame: usize) -> usize {
-    // SAFETY: the guard is held.
-    recording(stack, frame, |_| unsafe { atb::operator_end(launch as u64) });
+pub(super) unsafe extern "C" fn executed(answer: usize, launch: usize, entry: Entry) -> usize {
+    recording(entry, |guard| atb::operator_end(guard, launch as u64));
     answer
 }
 
-static NAME_OLD: Helper = Helper::of(LIBRARY, c"_ZNK3atb6Runner16GetOperationNameEv");
-static NAME_CXX11: Helper = Helper::of(LIBRARY, c"_ZNK3atb6Runner16GetOperationNameB5cxx11Ev");
-static PATH_OLD: Helper = Helper::of(LIBRARY, c"_ZNK3atb6Runner16GetSaveTensorDirEv");
-static PATH_CXX11: Helper = Helper::of(LIBRARY, c"_ZNK3atb6Runner16GetSaveTensorDirB5cxx11Ev");
+memscope_hook::functions! {
+    found by Helper;
+    // Each returns a string, of the form its name says.
+    NameOld is _ZNK3atb6Runner16GetOperationNameEv(runner: usize), in ATB;
+    NameCxx11 is _ZNK3atb6Runner16GetOperationNameB5cxx11Ev(runner: usize), in ATB;
+    PathOld is _ZNK3atb6Runner16GetSaveTensorDirEv(runner: usize), in ATB;
+    PathCxx11 is _ZNK3atb6Runner16GetSaveTensorDirB5cxx11Ev(runner: usize), in ATB;
+    // Each returns a reference into the object.
+    InTensors is _ZN3Mki11LaunchParam12GetInTensorsEv(kernel: usize) -> *const InlineVector<KernelTensor>, in ATB;
+    OutTensors is _ZN3Mki11LaunchParam13GetOutTensorsEv(kernel: usize) -> *const InlineVector<KernelTensor>, in ATB;
+    aclrtGetDevice(device: *mut i32) -> c_int, in ACL;
+}
 
-/// Records an access to each tensor that has memory. The guard must be held when it is called.
-fn accessed(mode: AccessMode, owner: TensorOwner, device: u32) -> impl Fn(Tensor<'_>) {
+/// Records an access to each tensor that has memory.
+fn accessed(guard: &Guard<'_>, mode: AccessMode, owner: TensorOwner, device: u32) -> impl Fn(Tensor<'_>) {
     move |tensor| {
         let Tensor { address, size, dtype, format, dimensions } = tensor;
         if address != 0 {
-            // SAFETY: the guard is held.
-            unsafe { atb::access(&Access { mode, owner, device, address, size, dtype, format, dimensions }) };
+            atb::access(guard, &Access { mode, owner, device, address, size, dtype, format, dimensions });
         }
     }
 }
 
 /// The device of the thread, in the program's numbers. ATB asks for it itself whenever it registers memory.
 fn current_device() -> u32 {
-    static GET_DEVICE: Helper = Helper::of(c"libascendcl.so", c"aclrtGetDevice");
-    let address = GET_DEVICE.address();
-    if address == 0 {
-        return UNKNOWN_DEVICE;
-    }
-    // SAFETY: the address is that of the C function of this name, which has this type.
-    let get_device: unsafe extern "C" fn(*mut i32) -> c_int = unsafe { core::mem::transmute(address) };
+    let Some(get_device) = aclrtGetDevice::find() else { return UNKNOWN_DEVICE };
     let mut device = -1;
     // SAFETY: the function stores a number there or fails.
     let answer = unsafe { get_device(&raw mut device) };
     if answer == 0 { u32::try_from(device).unwrap_or(UNKNOWN_DEVICE) } else { UNKNOWN_DEVICE }
 }
 
-unsafe extern "C" fn save_old(_: usize, kernel: usize, path: *const usize, stack: usize, frame: usize) -> Next {
+pub(super) unsafe extern "C" fn save_old(_: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
     // SAFETY: passed on.
-    unsafe { save(&SAVE_OLD, Abi::Old, kernel, path, stack, frame) }
+    unsafe { save(SaveOld::ORIGINAL, Abi::Old, kernel, path, entry) }
 }
 
-unsafe extern "C" fn save_cxx11(_: usize, kernel: usize, path: *const usize, stack: usize, frame: usize) -> Next {
+pub(super) unsafe extern "C" fn save_cxx11(_: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
     // SAFETY: passed on.
-    unsafe { save(&SAVE_CXX11, Abi::Cxx11, kernel, path, stack, frame) }
+    unsafe { save(SaveCxx11::ORIGINAL, Abi::Cxx11, kernel, path, entry) }
 }
 
 /// `void atb::StoreUtil::SaveLaunchParam(void *stream, const Mki::LaunchParam &, const std::string &path)`, called before
@@ -145,19 +124,19 @@ unsafe extern "C" fn save_cxx11(_: usize, kernel: usize, path: *const usize, sta
 ///
 /// # Safety
 /// The arguments are ATB's own.
-unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize, stack: usize, frame: usize) -> Next {
+unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize, entry: Entry) -> Next {
     let wanted = wanted();
     if (wanted.kernels || wanted.kernel_accesses) && atb::is_traced() && !path.is_null() {
-        recording(stack, frame, |_| {
+        recording(entry, |guard| {
             let _errno = KeptErrno::keep();
-            // SAFETY: the arguments are ATB's own, whose string is of this form; the guard is held.
+            // SAFETY: the arguments are ATB's own, whose string is of this form.
             unsafe {
                 let path = abi.text(path);
                 let phase = if path.ends_with(b"/after") { Phase::End } else { Phase::Start };
                 let device = current_device();
-                atb::kernel(phase, device, path);
+                atb::kernel(guard, phase, device, path);
                 if wanted.kernel_accesses && phase == Phase::Start {
-                    access_kernel_tensors(kernel, device);
+                    access_kernel_tensors(guard, kernel, device);
                 }
             }
         });
@@ -166,22 +145,15 @@ unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize,
 }
 
 /// # Safety
-/// `kernel` is a `Mki::LaunchParam`; the guard is held.
-unsafe fn access_kernel_tensors(kernel: usize, device: u32) {
-    static IN_TENSORS: Helper = Helper::of(LIBRARY, c"_ZN3Mki11LaunchParam12GetInTensorsEv");
-    static OUT_TENSORS: Helper = Helper::of(LIBRARY, c"_ZN3Mki11LaunchParam13GetOutTensorsEv");
-    type Get = unsafe extern "C" fn(usize) -> *const InlineVector<KernelTensor>;
-    for (helper, mode) in [(&IN_TENSORS, AccessMode::Unknown), (&OUT_TENSORS, AccessMode::Write)] {
-        let address = helper.address();
-        if address == 0 {
-            continue;
-        }
-        // SAFETY: the symbol is a member function of this type, which returns a reference into the object.
+/// `kernel` is a `Mki::LaunchParam`.
+unsafe fn access_kernel_tensors(guard: &Guard<'_>, kernel: usize, device: u32) {
+    for (get, mode) in [(InTensors::find(), AccessMode::Unknown), (OutTensors::find(), AccessMode::Write)] {
+        let Some(get) = get else { continue };
+        // SAFETY: the caller vouches for the kernel.
         unsafe {
-            let get: Get = core::mem::transmute(address);
             let tensors = get(kernel);
             if !tensors.is_null() {
-                each_kernel_tensor(tensors, accessed(mode, TensorOwner::AtbKernel, device));
+                each_kernel_tensor(tensors, accessed(guard, mode, TensorOwner::AtbKernel, device));
             }
         }
     }

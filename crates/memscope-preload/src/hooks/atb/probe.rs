@@ -2,22 +2,13 @@
 //!
 //! ATB's own `Probe` always says no; tools that dump tensors put theirs in its place. Where one of them is at work, its
 //! answers stand, and kernels are seen as far as it saves them.
-use super::{EXECUTE, LIBRARY, Next};
+use crate::hooks::{Execute, InRange, NeedSaveCxx11, NeedSaveOld, RunnerSaves, SaveAfter, SaveBefore, SaveDescription};
 use crate::original::Original;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU8};
+use memscope_hook::Entry;
+use memscope_hook::around::Next;
 use memscope_recorder::wanted;
-
-static NEED_SAVE_OLD: Original = Original::of(LIBRARY, c"_ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKSs");
-static NEED_SAVE_CXX11: Original = Original::of(
-    LIBRARY,
-    c"_ZN3atb5Probe16IsTensorNeedSaveERKSt6vectorIlSaIlEERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
-);
-static SAVE_BEFORE: Original = Original::of(LIBRARY, c"_ZN3atb5Probe18IsSaveTensorBeforeEv");
-static SAVE_AFTER: Original = Original::of(LIBRARY, c"_ZN3atb5Probe17IsSaveTensorAfterEv");
-static IN_RANGE: Original = Original::of(LIBRARY, c"_ZN3atb5Probe21IsExecuteCountInRangeEm");
-static SAVE_DESCRIPTION: Original = Original::of(LIBRARY, c"_ZN3atb5Probe16IsSaveTensorDescEv");
-static RUNNER_SAVES: Original = Original::of(LIBRARY, c"_ZNK3atb6Runner12IsSaveTensorEv");
 
 /// ATB was told to save something it would not have saved. It never is where another tool's `Probe` comes before ours.
 static FORCED: AtomicBool = AtomicBool::new(false);
@@ -36,7 +27,7 @@ static SAVER: AtomicU8 = AtomicU8::new(NOT_ASKED);
 fn another_tool_saves() -> bool {
     match SAVER.load(Relaxed) {
         NOT_ASKED => {
-            let (execute, probe) = (EXECUTE.library_id(), SAVE_BEFORE.library_id());
+            let (execute, probe) = (Execute::ORIGINAL.library_id(), SaveBefore::ORIGINAL.library_id());
             if execute == 0 || probe == 0 {
                 return false;
             }
@@ -74,15 +65,15 @@ fn need_save(original: &Original) -> Next {
     }
 }
 
-pub(super) unsafe extern "C" fn need_save_old(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
-    need_save(&NEED_SAVE_OLD)
+pub(in crate::hooks) unsafe extern "C" fn need_save_old(_ids: usize, _kind: usize, _: Entry) -> Next {
+    need_save(NeedSaveOld::ORIGINAL)
 }
 
-pub(super) unsafe extern "C" fn need_save_cxx11(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
-    need_save(&NEED_SAVE_CXX11)
+pub(in crate::hooks) unsafe extern "C" fn need_save_cxx11(_ids: usize, _kind: usize, _: Entry) -> Next {
+    need_save(NeedSaveCxx11::ORIGINAL)
 }
 
-pub(super) unsafe extern "C" fn need_save_said(answer: usize, _: usize, _: usize, _: usize) -> usize {
+pub(in crate::hooks) unsafe extern "C" fn need_save_said(answer: usize, _token: usize, _: Entry) -> usize {
     // A C++ bool is the low byte.
     if answer & 0xff != 0 {
         SAVER.store(SOMEBODY, Relaxed);
@@ -90,26 +81,26 @@ pub(super) unsafe extern "C" fn need_save_said(answer: usize, _: usize, _: usize
     1
 }
 
-pub(super) unsafe extern "C" fn save_before(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
-    yes_if(forces_kernels(), &SAVE_BEFORE)
+pub(in crate::hooks) unsafe extern "C" fn save_before(_: Entry) -> Next {
+    yes_if(forces_kernels(), SaveBefore::ORIGINAL)
 }
 
-pub(super) unsafe extern "C" fn save_after(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
-    yes_if(forces_kernels(), &SAVE_AFTER)
+pub(in crate::hooks) unsafe extern "C" fn save_after(_: Entry) -> Next {
+    yes_if(forces_kernels(), SaveAfter::ORIGINAL)
 }
 
-pub(super) unsafe extern "C" fn in_range(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
-    yes_if(forces_kernels(), &IN_RANGE)
+pub(in crate::hooks) unsafe extern "C" fn in_range(_count: u64, _: Entry) -> Next {
+    yes_if(forces_kernels(), InRange::ORIGINAL)
 }
 
 /// Lets operators know their paths; saves nothing.
-pub(super) unsafe extern "C" fn save_description(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
+pub(in crate::hooks) unsafe extern "C" fn save_description(_: Entry) -> Next {
     let wanted = wanted();
     let forced = (wanted.operators || wanted.kernels || wanted.accesses) && !another_tool_saves();
-    if forced { Next::answer(1) } else { Next::jump(SAVE_DESCRIPTION.address()) }
+    if forced { Next::answer(1) } else { Next::jump(SaveDescription::ORIGINAL.address()) }
 }
 
 /// Operators are seen by themselves: their tensors need not be saved as well.
-pub(super) unsafe extern "C" fn runner_saves(_: usize, _: usize, _: usize, _: usize, _: usize) -> Next {
-    if only_we_ask() { Next::answer(0) } else { Next::jump(RUNNER_SAVES.address()) }
+pub(in crate::hooks) unsafe extern "C" fn runner_saves(_runner: usize, _: Entry) -> Next {
+    if only_we_ask() { Next::answer(0) } else { Next::jump(RunnerSaves::ORIGINAL.address()) }
 }

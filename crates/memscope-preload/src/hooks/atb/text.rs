@@ -1,6 +1,13 @@
 //! `std::string` in the two forms libstdc++ has had: which one ATB uses, its symbols tell.
 use super::helper::Helper;
-use crate::around::call_for_object;
+use crate::original::CXX;
+use memscope_hook::around::call_for_object;
+
+memscope_hook::functions! {
+    found by Helper;
+    EndOld is _ZNSsD1Ev(string: *mut usize), in CXX;
+    EndCxx11 is _ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev(string: *mut usize), in CXX;
+}
 
 /// Longer texts are cut.
 const LONGEST: usize = 1024;
@@ -28,22 +35,21 @@ impl Abi {
         }
     }
 
-    fn destructor(self) -> usize {
-        const LIBRARY: &core::ffi::CStr = c"libstdc++.so.6";
-        static OLD: Helper = Helper::of(LIBRARY, c"_ZNSsD1Ev");
-        static CXX11: Helper = Helper::of(LIBRARY, c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev");
+    fn destructor(self) -> Option<Destructor> {
         match self {
-            Abi::Old => OLD.address(),
-            Abi::Cxx11 => CXX11.address(),
+            Abi::Old => EndOld::find(),
+            Abi::Cxx11 => EndCxx11::find(),
         }
     }
 }
+
+type Destructor = unsafe extern "C" fn(*mut usize);
 
 /// A string that a function of ATB returned; empty if it was not asked. Must not be moved once it holds one.
 pub(super) struct ReturnedText {
     words: [usize; 4],
     /// What is in it, and what ends it.
-    held: Option<(Abi, usize)>,
+    held: Option<(Abi, Destructor)>,
 }
 
 impl ReturnedText {
@@ -57,8 +63,11 @@ impl ReturnedText {
     /// `this` is an object of the functions' class.
     pub(super) unsafe fn ask(&mut self, this: usize, old: &Helper, cxx11: &Helper) {
         for (abi, helper) in [(Abi::Cxx11, cxx11), (Abi::Old, old)] {
-            let (function, destructor) = (helper.address(), abi.destructor());
-            if self.held.is_none() && function != 0 && destructor != 0 {
+            let function = helper.address();
+            if self.held.is_none()
+                && function != 0
+                && let Some(destructor) = abi.destructor()
+            {
                 // SAFETY: the function of this name returns a string of this form, for which there is room.
                 unsafe { call_for_object(function, this, (&raw mut self.words).cast()) };
                 self.held = Some((abi, destructor));
@@ -83,9 +92,7 @@ impl Drop for ReturnedText {
         if matches!(abi, Abi::Old) && unsafe { *(self.words[0] as *const usize).sub(2) } == 0 {
             return;
         }
-        // SAFETY: the symbol of this name is the destructor of this form of string.
-        let destructor: unsafe extern "C" fn(*mut usize) = unsafe { core::mem::transmute(destructor) };
-        // SAFETY: the string is whole, was not moved, and is not used again.
+        // SAFETY: the destructor is that of this form of string; the string is whole, was not moved, and is not used again.
         unsafe { destructor(self.words.as_mut_ptr()) };
     }
 }

@@ -1,11 +1,74 @@
 //! What differs between processors: how to get from a frame to the one that called it.
-#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
-mod current;
+use super::memory::StackMemory;
+use super::modules::Modules;
 
-pub(super) use current::{
-    NearRows, Rule, code_address, entry, entry_pointer, epoch_begins, prefetch, step, step_alone,
-};
+/// Tests have it on every processor, so that it cannot fall behind.
+#[cfg(any(target_arch = "aarch64", test))]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+pub(super) use aarch64::{Aarch64 as Current, prefetch};
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86_64::{X86_64 as Current, prefetch};
+
+pub(super) type Rule = <Current as Processor>::Rule;
+pub(super) type NearRows = <Current as Processor>::NearRows;
+
+/// A way to walk stacks.
+pub(super) trait Processor {
+    type Rule: UnwindRule;
+    /// What a lane keeps of what it needed to know for a step.
+    type NearRows;
+
+    /// The address a return address word stands for.
+    fn code_address(return_address: usize) -> usize;
+
+    /// The innermost frame of a hook that was entered with this stack pointer and frame pointer.
+    fn entry(sp: usize, fp: usize, memory: &mut StackMemory) -> Option<Frame>;
+
+    /// What a hook entered with this frame was given as its stack pointer.
+    fn entry_pointer(frame: &Frame) -> usize;
+
+    /// The next outer frame and the rule by which it was found; `frame` itself where there is none.
+    fn step(
+        frame: Frame,
+        memory: &mut StackMemory,
+        modules: &mut Modules,
+        near: &mut Self::NearRows,
+        epoch: u32,
+    ) -> (Step, Self::Rule, Frame);
+
+    /// The same for a walk that belongs to no lane, and keeps nothing.
+    fn step_alone(frame: Frame, memory: &mut StackMemory, epoch: u32) -> (Step, Frame);
+
+    /// To be called with each new unload epoch before it begins.
+    fn epoch_begins(epoch: u32);
+}
+
+/// How the next outer frame follows from a frame. Arguments are those of two neighbours.
+pub(super) trait UnwindRule: Copy {
+    const NONE: Self;
+
+    /// The outer slot depends on the frame pointer.
+    fn uses_fp(self) -> bool;
+
+    /// The outer frame follows from the slot alone.
+    fn needs_slot_only(self) -> bool;
+
+    /// The outer frame has the same frame pointer.
+    fn keeps_fp(self) -> bool;
+
+    /// Where the outer frame pointer is, if it is not the same.
+    fn fp_word(self, slot: usize, fp: usize, outer_slot: usize) -> usize;
+
+    /// The outer slot depends on a word in memory.
+    fn finds_slot_in_memory(self) -> bool;
+
+    /// The word in memory that decided where the outer slot is, and its contents.
+    fn slot_word(self, slot: usize, fp: usize, outer_slot: usize) -> Option<(usize, usize)>;
+}
 
 /// One activation of a function, as seen when the call it is in returns.
 #[derive(Clone, Copy)]

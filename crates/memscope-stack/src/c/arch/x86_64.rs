@@ -2,85 +2,93 @@
 use super::super::cfi::{Found, Registers, Tables};
 use super::super::memory::StackMemory;
 use super::super::modules::Modules;
+use super::super::near_rows::NearRows;
 use super::super::objects::{self, Module};
-pub(in super::super) use super::super::rows::NearRows;
-use super::super::rows::{self, Key, Row, SavedFp};
-use super::{Frame, Step};
+use super::super::row::{Row, SavedFp};
+use super::super::row_table::{self, RowKey};
+use super::{Frame, Processor, Step, UnwindRule};
 
 const WORD: usize = 8;
 
 const REGISTERS: Registers =
     Registers { frame_pointer: 6, stack_pointer: 7, return_address: 16, return_address_at: -8 };
 
-/// The address a return address word stands for.
-#[inline]
-pub(in super::super) fn code_address(return_address: usize) -> usize {
-    return_address
+pub(in super::super) struct X86_64;
+
+impl Processor for X86_64 {
+    type Rule = RowRule;
+    type NearRows = NearRows;
+
+    #[inline]
+    fn code_address(return_address: usize) -> usize {
+        return_address
+    }
+
+    /// `sp` points to the return address, as a call leaves it.
+    #[inline]
+    fn entry(sp: usize, fp: usize, memory: &mut StackMemory) -> Option<Frame> {
+        Some(Frame { slot: sp, return_address: memory.read(sp)?, sp: sp + WORD, fp })
+    }
+
+    fn entry_pointer(frame: &Frame) -> usize {
+        frame.slot
+    }
+
+    /// By value, inlined, and cold paths on copies, so that the frame stays in registers.
+    #[inline(always)]
+    fn step(
+        frame: Frame,
+        memory: &mut StackMemory,
+        modules: &mut Modules,
+        near: &mut NearRows,
+        epoch: u32,
+    ) -> (Step, RowRule, Frame) {
+        let near_row = if frame.is_interrupted() { None } else { near.find(frame.return_address) };
+        let row = match near_row {
+            Some(row) => row,
+            None => far_row(frame.return_address, frame.is_interrupted(), epoch, modules, near),
+        };
+        step_by(row, frame, memory)
+    }
+
+    /// The process's rows are all it has.
+    fn step_alone(frame: Frame, memory: &mut StackMemory, epoch: u32) -> (Step, Frame) {
+        let key = RowKey::new(frame.return_address, frame.is_interrupted(), epoch);
+        let row = match key.and_then(row_table::find) {
+            Some(row) => row,
+            None => row_of(frame.return_address, frame.is_interrupted(), key, objects::loaded_object_at),
+        };
+        let (step, _, outer) = step_by(row, frame, memory);
+        (step, outer)
+    }
+
+    fn epoch_begins(epoch: u32) {
+        row_table::epoch_begins(epoch);
+    }
 }
 
-/// `sp` points to the return address, as a call leaves it.
-#[inline]
-pub(in super::super) fn entry(sp: usize, fp: usize, memory: &mut StackMemory) -> Option<Frame> {
-    Some(Frame { slot: sp, return_address: memory.read(sp)?, sp: sp + WORD, fp })
-}
-
-/// The next outer frame and the rule by which it was found; `frame` itself where there is none.
-///
-/// By value, inlined, and cold paths on copies, so that the frame stays in registers.
 #[inline(always)]
-pub(in super::super) fn step(
-    frame: Frame,
-    memory: &mut StackMemory,
-    modules: &mut Modules,
-    near: &mut NearRows,
-    epoch: u32,
-) -> (Step, Rule, Frame) {
-    let near_row = if frame.is_interrupted() { None } else { near.find(frame.return_address) };
-    let row = match near_row {
-        Some(row) => row,
-        None => far_row(frame.return_address, frame.is_interrupted(), epoch, modules, near),
-    };
-    step_by(row, frame, memory)
-}
-
-/// The same for a walk that belongs to no lane: the process's rows are all it has, and it keeps nothing.
-pub(in super::super) fn step_alone(frame: Frame, memory: &mut StackMemory, epoch: u32) -> (Step, Frame) {
-    let key = Key::new(frame.return_address, frame.is_interrupted(), epoch);
-    let row = match key.and_then(rows::find) {
-        Some(row) => row,
-        None => row_of(frame.return_address, frame.is_interrupted(), key, objects::loaded_object_at),
-    };
-    let (step, _, outer) = step_by(row, frame, memory);
-    (step, outer)
-}
-
-/// What a hook entered with this frame was given as its stack pointer.
-pub(in super::super) fn entry_pointer(frame: &Frame) -> usize {
-    frame.slot
-}
-
-#[inline(always)]
-fn step_by(row: Row, frame: Frame, memory: &mut StackMemory) -> (Step, Rule, Frame) {
+fn step_by(row: Row, frame: Frame, memory: &mut StackMemory) -> (Step, RowRule, Frame) {
     if row.is_simple() {
         let base = if row.is_fp_based() { frame.fp } else { frame.sp };
         let cfa = base.wrapping_add_signed(row.cfa_offset());
         let slot = cfa.wrapping_sub(WORD);
         // The stack grows downwards: an outer slot below is a mistake, and would let a walk go round in circles.
         if slot < frame.sp {
-            return (Step::Lost, Rule(row), frame);
+            return (Step::Lost, RowRule(row), frame);
         }
-        let Some(return_address) = memory.read(slot) else { return (Step::Lost, Rule(row), frame) };
-        // Without a branch: which functions save it is nothing a processor could foresee.
+        let Some(return_address) = memory.read(slot) else { return (Step::Lost, RowRule(row), frame) };
+        // Without a branch: which functions save it is nothing a processor could predict.
         let saves_fp = usize::from(row.keeps_fp()).wrapping_sub(1);
         let word = slot.wrapping_add(row.saved_offset().wrapping_add(WORD as isize) as usize & saves_fp);
-        let Some(saved) = memory.read(word) else { return (Step::Lost, Rule(row), frame) };
+        let Some(saved) = memory.read(word) else { return (Step::Lost, RowRule(row), frame) };
         let fp = frame.fp & !saves_fp | saved & saves_fp;
-        return (Step::Outer, Rule(row), Frame { slot, return_address, sp: cfa, fp });
+        return (Step::Outer, RowRule(row), Frame { slot, return_address, sp: cfa, fp });
     }
     let mut unusual = frame;
     let step = unusual_step(&mut unusual, row, memory);
     let Frame { slot, return_address, sp, fp } = unusual;
-    (step, Rule(row), Frame { slot, return_address, sp, fp })
+    (step, RowRule(row), Frame { slot, return_address, sp, fp })
 }
 
 /// Has the cache line at `address` fetched; any address will do.
@@ -88,10 +96,6 @@ fn step_by(row: Row, frame: Frame, memory: &mut StackMemory) -> (Step, Rule, Fra
 pub(in super::super) fn prefetch(address: *const i8) {
     // SAFETY: every x86-64 processor has SSE, and a prefetch does not fault.
     unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address) };
-}
-
-pub(in super::super) fn epoch_begins(epoch: u32) {
-    rows::epoch_begins(epoch);
 }
 
 #[cold]
@@ -124,7 +128,7 @@ fn outer(frame: &Frame, row: Row, memory: &mut StackMemory) -> Option<Frame> {
         return None;
     }
     let return_address = memory.read(slot)?;
-    let fp = if row.keeps_fp() { frame.fp } else { memory.read(Rule(row).fp_word(frame.slot, frame.fp, slot))? };
+    let fp = if row.keeps_fp() { frame.fp } else { memory.read(RowRule(row).fp_word(frame.slot, frame.fp, slot))? };
     Some(Frame { slot, return_address, sp: cfa, fp })
 }
 
@@ -147,34 +151,29 @@ fn interrupted(frame: &Frame, memory: &mut StackMemory) -> Option<Frame> {
     Some(Frame { slot, return_address, sp, fp })
 }
 
-/// How the next outer frame follows from a frame.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Rule(Row);
+pub(in super::super) struct RowRule(Row);
 
-impl Rule {
-    pub(in super::super) const NONE: Rule = Rule(Row::UNKNOWN);
+impl UnwindRule for RowRule {
+    const NONE: RowRule = RowRule(Row::UNKNOWN);
 
-    /// The outer slot depends on the frame pointer.
     #[inline]
-    pub(in super::super) fn uses_fp(self) -> bool {
+    fn uses_fp(self) -> bool {
         self.0.is_fp_based() || matches!(self.0.saved_fp(), SavedFp::AtFp(_))
     }
 
-    /// The outer frame follows from the slot alone.
     #[inline]
-    pub(in super::super) fn needs_slot_only(self) -> bool {
+    fn needs_slot_only(self) -> bool {
         self.0.needs_sp_only()
     }
 
-    /// The outer frame has the same frame pointer.
     #[inline]
-    pub(in super::super) fn keeps_fp(self) -> bool {
+    fn keeps_fp(self) -> bool {
         self.0.keeps_fp()
     }
 
-    /// Where the outer frame pointer is, if it is not the same. The arguments are those of two neighbours.
     #[inline]
-    pub(in super::super) fn fp_word(self, slot: usize, fp: usize, outer_slot: usize) -> usize {
+    fn fp_word(self, slot: usize, fp: usize, outer_slot: usize) -> usize {
         let base = match self.0.saved_fp() {
             SavedFp::AtFp(_) => fp,
             SavedFp::AtSp(_) => slot + WORD,
@@ -183,15 +182,13 @@ impl Rule {
         base.wrapping_add_signed(self.0.saved_offset())
     }
 
-    /// The outer slot depends on a word in memory.
     #[inline]
-    pub(in super::super) fn finds_slot_in_memory(self) -> bool {
+    fn finds_slot_in_memory(self) -> bool {
         self.0.is_deref()
     }
 
-    /// The word in memory that decided where the outer slot is, and its contents.
     #[inline]
-    pub(in super::super) fn slot_word(self, slot: usize, fp: usize, outer_slot: usize) -> Option<(usize, usize)> {
+    fn slot_word(self, slot: usize, fp: usize, outer_slot: usize) -> Option<(usize, usize)> {
         if !self.0.is_deref() {
             return None;
         }
@@ -205,8 +202,8 @@ impl Rule {
 #[cold]
 #[inline(never)]
 fn far_row(return_address: usize, is_interrupted: bool, epoch: u32, modules: &mut Modules, near: &mut NearRows) -> Row {
-    let key = Key::new(return_address, is_interrupted, epoch);
-    let row = match key.and_then(rows::find) {
+    let key = RowKey::new(return_address, is_interrupted, epoch);
+    let row = match key.and_then(row_table::find) {
         Some(row) => row,
         None => row_of(return_address, is_interrupted, key, |pc| modules.at(pc).copied()),
     };
@@ -222,7 +219,7 @@ fn far_row(return_address: usize, is_interrupted: bool, epoch: u32, modules: &mu
 fn row_of(
     return_address: usize,
     is_interrupted: bool,
-    key: Option<Key>,
+    key: Option<RowKey>,
     module_at: impl FnOnce(usize) -> Option<Module>,
 ) -> Row {
     // A return address may be the first byte of the next function; the call it belongs to is not.
@@ -247,7 +244,7 @@ fn row_of(
         }
     };
     if let Some(key) = key {
-        rows::insert(key, row);
+        row_table::insert(key, row);
     }
     row
 }

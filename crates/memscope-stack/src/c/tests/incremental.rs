@@ -63,6 +63,20 @@ fn stacks_that_differ_in_an_outer_frame_only() {
 }
 
 #[test]
+fn nodes_that_were_forgotten_are_not_referred_to() {
+    let mut comparison = Comparison::new(1000);
+    let path: Vec<_> = shapes::ALL.into_iter().cycle().take(20).map(|shape| (shape, 3)).collect();
+    let mut random = Random(3);
+    for _ in 0..3 {
+        for _ in 0..200 {
+            follow(&mut comparison, &path[..random.below(path.len())]);
+        }
+        comparison.lane.forget_nodes();
+    }
+    comparison.assert_followed(200);
+}
+
+#[test]
 fn every_pair_of_shapes_within_each_other() {
     let mut comparison = Comparison::new(1000);
     for _ in 0..ROUNDS {

@@ -15,6 +15,8 @@ use core::ffi::{c_int, c_void};
 struct Definitions {
     modules: Vec<(Vec<u8>, u64, Vec<u8>)>,
     nodes: Vec<(NodeId, Frame)>,
+    /// Nodes up to this one may not be referred to any more.
+    forgotten: usize,
 }
 
 impl DefinitionSink for Definitions {
@@ -40,6 +42,7 @@ impl Definitions {
     fn chain(&self, mut node: NodeId) -> Vec<usize> {
         let mut addresses = Vec::new();
         while node != NodeId::NONE {
+            assert!(node.0 as usize > self.forgotten);
             let (parent, frame) = self.nodes[node.0 as usize - 1];
             addresses.push(match frame {
                 Frame::C { module, offset } => (self.modules[module as usize].1 + offset) as usize,
@@ -73,6 +76,15 @@ impl Lane {
         let mut chain = self.definitions.chain(node);
         chain.truncate(depth);
         chain
+    }
+}
+
+impl Lane {
+    /// As the recorder does when the tree is full.
+    fn forget_nodes(&mut self) {
+        self.definitions.forgotten = self.definitions.nodes.len();
+        self.tree.forget(0);
+        self.stack.forget_nodes();
     }
 }
 

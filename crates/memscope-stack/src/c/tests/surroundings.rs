@@ -240,7 +240,7 @@ fn after_an_unload_everything_is_defined_anew() {
             super::super::library_unloaded();
             assert_ne!(super::super::unload_epoch(), epoch);
             state.0.stack.forget();
-            state.0.tree.forget();
+            state.0.tree.forget(0);
         }
         // SAFETY: `capture` expects this state.
         unsafe { hooked((&raw mut state).cast(), capture) };

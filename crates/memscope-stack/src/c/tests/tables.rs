@@ -2,7 +2,7 @@
 use super::super::cfi::{Found, Registers, Tables};
 use super::super::modules::Modules;
 use super::super::objects::Module;
-use super::super::rows::Row;
+use super::super::row::Row;
 use super::Random;
 
 const REGISTERS: Registers =

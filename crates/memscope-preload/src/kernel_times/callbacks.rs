@@ -1,15 +1,18 @@
 //! The runtime's reports to a profiler: kernel names, and the numbers of tasks.
 //!
 //! Claimed only if kernels are asked for, because there is room for one profiler: whoever registers last gets the reports.
-use super::hidden;
-use crate::original::Original;
+use crate::original::{Original, PROFILING};
+use crate::recording::hidden;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use memscope_recorder::kernel;
 use memscope_recorder::sys::{self, loader};
 
-static REGISTER: Original = Original::of(c"libprofapi.so", c"MsprofRegisterProfileCallback");
+memscope_hook::functions! {
+    found by Original;
+    MsprofRegisterProfileCallback(kind: c_int, function: *mut c_void, size: u32) -> c_int, in PROFILING;
+}
 
 /// Who has the callbacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,9 +33,9 @@ const TRYING: u32 = 1 << 31;
 /// Registers if it can be done already. Called early, because the runtime may ask for the hash of a name, once, when the
 /// kernel is loaded.
 #[inline]
-pub(super) fn offer() {
+pub(crate) fn offer() {
     if STATE.load(Acquire) == UNTRIED && memscope_recorder::wanted().kernels {
-        hidden(attempt);
+        hidden(|_| attempt());
     }
 }
 
@@ -45,7 +48,7 @@ pub(super) fn ensure() -> Callbacks {
     match STATE.load(Acquire) {
         OURS => Callbacks::Ours,
         TAKEN => {
-            hidden(kernel::note_profiling_taken);
+            hidden(|_| kernel::note_profiling_taken());
             Callbacks::NotOurs
         }
         _ => Callbacks::NotOurs,
@@ -75,12 +78,10 @@ fn trying() -> u32 {
 
 #[cold]
 fn attempt() {
-    let address = REGISTER.address();
-    if address == 0 || STATE.compare_exchange(UNTRIED, trying(), AcqRel, Acquire).is_err() {
+    let Some(register) = MsprofRegisterProfileCallback::find() else { return };
+    if STATE.compare_exchange(UNTRIED, trying(), AcqRel, Acquire).is_err() {
         return;
     }
-    // SAFETY: the function of this name has this type.
-    let register: unsafe extern "C" fn(c_int, *mut c_void, u32) -> c_int = unsafe { core::mem::transmute(address) };
     let ours = !another_profiler_runs()
         && CALLBACKS.iter().all(|(kind, function)| {
             // SAFETY: the functions have the types their kinds ask for, and are never unloaded.
@@ -123,8 +124,7 @@ unsafe extern "C" fn hash_of_name(name: *const c_char, length: usize) -> u64 {
     let name = unsafe { core::slice::from_raw_parts(name.cast::<u8>(), length) };
     let hash = kernel::name_hash(name);
     if hash != 0 && !kernel::name_is_known(hash) {
-        // SAFETY: the guard is held.
-        hidden(|| unsafe { kernel::define_name(hash, name) });
+        hidden(|guard| kernel::define_name(guard, hash, name));
     }
     hash
 }
@@ -168,8 +168,7 @@ unsafe extern "C" fn on_compact_report(_aging: u32, data: *const c_void, length:
         (RUNTIME, TASK_TRACK) => {
             let TaskTrack { device, stream, task, name, .. } = report.body;
             let device = u32::from(device);
-            // SAFETY: the guard is held.
-            hidden(|| unsafe { kernel::task(device, u32::from(stream), task, name) });
+            hidden(|guard| kernel::task(guard, device, u32::from(stream), task, name));
             // A stream of a device other than the thread's: see to its log before the next launch, not in here.
             if kernel::task_log(device).is_some_and(|log| log.is_idle() && log.want()) {
                 kernel::unsettle();
@@ -177,8 +176,7 @@ unsafe extern "C" fn on_compact_report(_aging: u32, data: *const c_void, length:
         }
         // The first byte of the body.
         (RUNTIME, STREAM_EXPANSION) => {
-            // SAFETY: the guard is held.
-            hidden(|| unsafe { kernel::stream_expansion(report.body.device as u8) });
+            hidden(|guard| kernel::stream_expansion(guard, report.body.device as u8));
         }
         _ => {}
     }

@@ -5,8 +5,8 @@
 //! Going outwards, frame `i + 1` is followed by frame `i` (the outermost is 0). For a return address the unwind row is
 //! fixed (within an unload epoch, after which everything is forgotten), so where frame `i`'s return address lies
 //! depends only on frame `i + 1`'s slot, return address, its frame pointer if the row is based on that
-//! ([`Rule::uses_fp`]), and one word of memory if the row reads its CFA from there ([`Rule::slot_word`]). Frame `i`'s
-//! frame pointer is that of `i + 1` or the contents of [`Rule::fp_word`]. So each remembered pair of neighbours states
+//! ([`UnwindRule::uses_fp`]), and one word of memory if the row reads its CFA from there ([`UnwindRule::slot_word`]). Frame `i`'s
+//! frame pointer is that of `i + 1` or the contents of [`UnwindRule::fp_word`]. So each remembered pair of neighbours states
 //! a fact that stays true whatever the program does: "*if* frame `i + 1` is on the stack with this slot, return
 //! address and (where needed) frame pointer, and these words have these contents, *then* frame `i` is next, with
 //! this slot, return address and (where needed) frame pointer".
@@ -22,7 +22,7 @@
 //! it is not used.
 //!
 //! Only one stack is remembered whole. What came further back is in `chains`.
-use super::arch::{Frame, Rule};
+use super::arch::{Frame, Rule, UnwindRule};
 use crate::NodeId;
 
 /// Frames remembered at most; [`super::MAX_DEPTH`] and the slack fit in with room to grow before frames are dropped.
@@ -40,8 +40,48 @@ pub(super) struct Word {
     pub(super) value: usize,
 }
 
+/// What a word is besides one to be compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct WordKind(u32);
+
+impl WordKind {
+    /// The return address of a frame.
+    pub(super) const FRAME: WordKind = WordKind(0);
+    /// The same, of a frame whose frame pointer is needed.
+    const FRAME_WITH_FP: WordKind = WordKind(1);
+    /// What must be unchanged for the last frame to follow from the next one.
+    pub(super) const CHECK: WordKind = WordKind(2);
+
+    #[inline(always)]
+    pub(super) fn of_frame(needs_fp: bool) -> WordKind {
+        if needs_fp { WordKind::FRAME_WITH_FP } else { WordKind::FRAME }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_frame(self) -> bool {
+        self != WordKind::CHECK
+    }
+
+    #[inline(always)]
+    pub(super) fn needs_fp(self) -> bool {
+        self == WordKind::FRAME_WITH_FP
+    }
+
+    #[inline(always)]
+    pub(super) fn bits(self) -> u32 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(super) fn from_bits(bits: u32) -> WordKind {
+        WordKind(bits)
+    }
+}
+
+/// A frame as it is kept here.
 #[derive(Clone, Copy)]
-struct Place {
+struct StoredFrame {
     node: NodeId,
     /// Where its return address is among the words.
     word: u16,
@@ -50,7 +90,7 @@ struct Place {
 }
 
 /// All there is to know about a frame.
-pub(super) struct Known {
+pub(super) struct KnownFrame {
     pub(super) slot: usize,
     pub(super) return_address: usize,
     pub(super) node: NodeId,
@@ -60,7 +100,7 @@ pub(super) struct Known {
 
 /// Zeroed memory is an empty stack. Every address in it was read through the lane's `StackMemory` since that last
 /// began a new range.
-pub(super) struct Remembered {
+pub(super) struct LastStack {
     len: usize,
     words_len: usize,
     /// Where the last search ended: the next one mostly ends nearby.
@@ -74,13 +114,13 @@ pub(super) struct Remembered {
     /// All that is compared, from the outermost inwards: the return address of each frame, followed by what else must be
     /// unchanged for it to follow from the next. In one row, so that comparing is one loop.
     words: [Word; WORDS_CAPACITY],
-    places: [Place; CAPACITY],
+    frames: [StoredFrame; CAPACITY],
     fps: [usize; CAPACITY],
 }
 
-impl Remembered {
-    pub(super) const fn new() -> Remembered {
-        Remembered {
+impl LastStack {
+    pub(super) const fn new() -> LastStack {
+        LastStack {
             len: 0,
             words_len: 0,
             hint: 0,
@@ -88,7 +128,7 @@ impl Remembered {
             is_rooted: false,
             end: Word { address: 0, value: 0 },
             words: [Word { address: 0, value: 0 }; WORDS_CAPACITY],
-            places: [Place { node: NodeId::NONE, word: 0, needs_fp: 0 }; CAPACITY],
+            frames: [StoredFrame { node: NodeId::NONE, word: 0, needs_fp: 0 }; CAPACITY],
             fps: [0; CAPACITY],
         }
     }
@@ -111,7 +151,7 @@ impl Remembered {
 
     #[inline]
     pub(super) fn node(&self, index: usize) -> NodeId {
-        self.place(index).node
+        self.frame(index).node
     }
 
     /// The node of the whole stack.
@@ -121,19 +161,19 @@ impl Remembered {
 
     #[inline]
     pub(super) fn slot(&self, index: usize) -> usize {
-        self.word(self.place(index).word as usize).address
+        self.word(self.frame(index).word as usize).address
     }
 
-    pub(super) fn known(&self, index: usize) -> Known {
-        let &Word { address: slot, value: return_address } = self.word(self.place(index).word as usize);
+    pub(super) fn known(&self, index: usize) -> KnownFrame {
+        let &Word { address: slot, value: return_address } = self.word(self.frame(index).word as usize);
         let fp = if self.needs_fp(index) { self.fps.get(index).copied() } else { None };
-        Known { slot, return_address, node: self.node(index), fp }
+        KnownFrame { slot, return_address, node: self.node(index), fp }
     }
 
     /// What must be unchanged for frame `index` to follow from the one further in, besides its return address.
     pub(super) fn checks_of(&self, index: usize) -> &[Word] {
-        let to = if index + 1 < self.len { self.place(index + 1).word as usize } else { self.words_len };
-        self.words.get(self.place(index).word as usize + 1..to).unwrap_or_default()
+        let to = if index + 1 < self.len { self.frame(index + 1).word as usize } else { self.words_len };
+        self.words.get(self.frame(index).word as usize + 1..to).unwrap_or_default()
     }
 
     /// Whether `frame` is the innermost one.
@@ -168,7 +208,7 @@ impl Remembered {
 
     /// Whether a frame is remembered at `index`, with the same node.
     #[inline]
-    pub(super) fn has(&self, known: &Known, index: usize) -> bool {
+    pub(super) fn has(&self, known: &KnownFrame, index: usize) -> bool {
         index < self.len
             && self.node(index) == known.node
             && self.needs_fp(index) == known.fp.is_some()
@@ -177,7 +217,7 @@ impl Remembered {
 
     #[inline]
     fn is_at(&self, index: usize, slot: usize, return_address: usize, fp: usize) -> bool {
-        let word = self.word(self.place(index).word as usize);
+        let word = self.word(self.frame(index).word as usize);
         word.address == slot
             && word.value == return_address
             && (!self.needs_fp(index) || self.fps.get(index) == Some(&fp))
@@ -186,13 +226,13 @@ impl Remembered {
     /// Whether the frame next to `index` outwards, if there is one, is still what it was. No proof, but a hint at one.
     #[inline]
     pub(super) fn goes_on_as_before(&self, index: usize) -> bool {
-        index == 0 || self.word(self.place(index - 1).word as usize).holds()
+        index == 0 || self.word(self.frame(index - 1).word as usize).holds()
     }
 
     /// Compares outwards from frame `from`, which must have been found, down to `to`.
     #[inline]
     pub(super) fn verify(&self, from: usize, to: usize) -> bool {
-        let compared = self.place(to).word as usize..self.place(from).word as usize;
+        let compared = self.frame(to).word as usize..self.frame(from).word as usize;
         debug_assert!(compared.start <= compared.end && compared.end <= WORDS_CAPACITY);
         // SAFETY: as in `word`; words are in the order of their frames.
         let words = unsafe { self.words.get_unchecked(compared) };
@@ -206,7 +246,7 @@ impl Remembered {
     pub(super) fn last_proven(&self, from: usize) -> usize {
         let mut proven = from;
         while proven > 0 {
-            let words = self.place(proven - 1).word as usize..self.place(proven).word as usize;
+            let words = self.frame(proven - 1).word as usize..self.frame(proven).word as usize;
             if !words.rev().all(|word| self.word(word).holds()) {
                 break;
             }
@@ -215,24 +255,38 @@ impl Remembered {
         proven
     }
 
-    /// Makes room for `count` frames on top of the `base` outermost ones, dropping those furthest out if they do not
-    /// fit. Returns what is left of `base`.
+    /// Begins to replace all but the `base` outermost frames by up to `count` others. Those furthest out are dropped where
+    /// they would not fit.
     #[inline]
-    pub(super) fn reserve(&mut self, base: usize, count: usize) -> usize {
-        if base + count <= CAPACITY { base } else { self.drop_outermost(base, count) }
+    pub(super) fn rebuild(&mut self, base: usize, count: usize) -> Rebuild<'_> {
+        let base = if base + count <= CAPACITY { base } else { self.drop_outermost(base, count) };
+        let (old_len, was_rooted) = (self.len, self.is_rooted);
+        self.len = base;
+        let (words, parent, is_unchanged) = match base.checked_sub(1) {
+            None => {
+                (self.is_rooted, self.is_complete) = (true, false);
+                (0, NodeId::NONE, was_rooted)
+            }
+            Some(innermost) => {
+                let &StoredFrame { node, word, .. } = self.frame(innermost);
+                (word as usize + 1, node, true)
+            }
+        };
+        self.words_len = words;
+        Rebuild { stack: self, at: base, end: base + count, words, parent, old_len, is_unchanged }
     }
 
     #[cold]
     fn drop_outermost(&mut self, base: usize, count: usize) -> usize {
         let drop = (base + count - CAPACITY + DROP_AHEAD).min(base);
         let kept = self.len.min(CAPACITY) - drop;
-        let words_dropped = if kept > 0 { self.place(drop).word } else { self.words_len as u16 };
+        let words_dropped = if kept > 0 { self.frame(drop).word } else { self.words_len as u16 };
         drop_front(&mut self.words, words_dropped as usize, self.words_len);
         self.words_len = self.words_len.saturating_sub(words_dropped as usize);
-        drop_front(&mut self.places, drop, drop + kept);
+        drop_front(&mut self.frames, drop, drop + kept);
         drop_front(&mut self.fps, drop, drop + kept);
-        for place in self.places.iter_mut().take(kept) {
-            place.word = place.word.wrapping_sub(words_dropped);
+        for frame in self.frames.iter_mut().take(kept) {
+            frame.word = frame.word.wrapping_sub(words_dropped);
         }
         self.len = kept;
         self.hint = 0;
@@ -245,22 +299,8 @@ impl Remembered {
     #[inline]
     pub(super) fn truncate(&mut self, base: usize) {
         self.len = base;
-        self.words_len = self.place(base - 1).word as usize + 1;
+        self.words_len = self.frame(base - 1).word as usize + 1;
         self.hint = base;
-    }
-
-    /// Begins to replace all but the `base` outermost frames.
-    #[inline]
-    pub(super) fn rebuild(&mut self, base: usize) -> Rebuild {
-        let (old_len, was_rooted) = (self.len, self.is_rooted);
-        self.len = base;
-        let Some(innermost) = base.checked_sub(1) else {
-            (self.words_len, self.is_rooted, self.is_complete) = (0, true, false);
-            return Rebuild { at: 0, words: 0, parent: NodeId::NONE, old_len, is_unchanged: was_rooted };
-        };
-        let Place { node: parent, word, .. } = *self.place(innermost);
-        self.words_len = word as usize + 1;
-        Rebuild { at: base, words: self.words_len, parent, old_len, is_unchanged: true }
     }
 
     /// Frame 0 is the outermost because of its return address.
@@ -282,21 +322,60 @@ impl Remembered {
         self.end.address == 0 || self.end.holds()
     }
 
+    /// Pushes what must be unchanged for frame `at - 1` to follow from `frame`, which will be `at`, besides its slot and
+    /// return address. Returns how many words there are then, and whether the frame pointer is needed at `frame`, which is
+    /// kept in that case.
+    #[inline(never)]
+    fn push_checks(&mut self, at: usize, words: usize, frame: &UnwoundFrame) -> (usize, bool) {
+        let rule = frame.rule;
+        let mut words = words;
+        let mut needs_fp = rule.uses_fp();
+        if let Some(outer) = at.checked_sub(1) {
+            let outer_slot = self.slot(outer);
+            if self.needs_fp(outer) {
+                if rule.keeps_fp() {
+                    needs_fp = true;
+                } else {
+                    let address = rule.fp_word(frame.slot, frame.fp, outer_slot);
+                    let value = self.fps.get(outer).copied().unwrap_or_default();
+                    words = self.push_word(words, Word { address, value });
+                }
+            }
+            // Compared before the one above, being later: where the frame pointer was saved depends on the slot.
+            if let Some((address, value)) = rule.slot_word(frame.slot, frame.fp, outer_slot) {
+                words = self.push_word(words, Word { address, value });
+            }
+        }
+        if needs_fp && let Some(kept) = self.fps.get_mut(at) {
+            *kept = frame.fp;
+        }
+        (words, needs_fp)
+    }
+
+    /// Returns how many words there are then.
+    #[inline]
+    fn push_word(&mut self, words: usize, word: Word) -> usize {
+        debug_assert!(words < WORDS_CAPACITY);
+        // SAFETY: no frame has more than two checks, so that there is room for the words of as many frames as there may be.
+        unsafe { *self.words.get_unchecked_mut(words) = word };
+        words + 1
+    }
+
     #[inline]
     fn needs_fp(&self, index: usize) -> bool {
-        self.place(index).needs_fp != 0
+        self.frame(index).needs_fp != 0
     }
 
     #[inline]
     fn return_address(&self, index: usize) -> usize {
-        self.word(self.place(index).word as usize).value
+        self.word(self.frame(index).word as usize).value
     }
 
     #[inline]
-    fn place(&self, index: usize) -> &Place {
+    fn frame(&self, index: usize) -> &StoredFrame {
         debug_assert!(index < CAPACITY);
-        // SAFETY: indices are below `len` or where `reserve` made room, hence below CAPACITY; kept by `capture`.
-        unsafe { self.places.get_unchecked(index) }
+        // SAFETY: indices are below `len` or those of a `Rebuild`, which are below CAPACITY.
+        unsafe { self.frames.get_unchecked(index) }
     }
 
     #[inline]
@@ -322,9 +401,12 @@ impl Word {
     }
 }
 
-/// Frames being put on top of those that stay, from the outermost inwards.
-pub(super) struct Rebuild {
+/// Frames being put on top of those that stay, from the outermost inwards. [`LastStack::rebuild`] has made room for them.
+pub(super) struct Rebuild<'a> {
+    stack: &'a mut LastStack,
     at: usize,
+    /// Where the room for frames ends.
+    end: usize,
     words: usize,
     parent: NodeId,
     old_len: usize,
@@ -332,7 +414,13 @@ pub(super) struct Rebuild {
     is_unchanged: bool,
 }
 
-impl Rebuild {
+impl Rebuild<'_> {
+    /// Frames there are by now.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.at
+    }
+
     #[inline]
     pub(super) fn parent(&self) -> NodeId {
         self.parent
@@ -340,116 +428,63 @@ impl Rebuild {
 
     /// The node of the next frame if that returns to the same address, after the same outer frames, as before.
     #[inline]
-    pub(super) fn unchanged_node(&mut self, stack: &Remembered, return_address: usize) -> Option<NodeId> {
+    pub(super) fn unchanged_node(&mut self, return_address: usize) -> Option<NodeId> {
         self.is_unchanged &= self.at < self.old_len
             // Not written over yet.
-            && stack.place(self.at).word as usize >= self.words
-            && stack.return_address(self.at) == return_address;
-        self.is_unchanged.then(|| stack.node(self.at))
+            && self.stack.frame(self.at).word as usize >= self.words
+            && self.stack.return_address(self.at) == return_address;
+        self.is_unchanged.then(|| self.stack.node(self.at))
     }
 
     /// A frame just unwound.
     #[inline]
-    pub(super) fn push(&mut self, stack: &mut Remembered, fresh: &Fresh, node: NodeId) {
+    pub(super) fn push(&mut self, frame: &UnwoundFrame, node: NodeId) {
         let mut needs_fp = false;
         // Nearly all frames need no more than their slot.
-        if !fresh.rule.needs_slot_only() || self.at > 0 && stack.needs_fp(self.at - 1) {
-            needs_fp = push_checks(self, stack, fresh);
+        if !frame.rule.needs_slot_only() || self.at > 0 && self.stack.needs_fp(self.at - 1) {
+            // By value: in registers, as long as nobody has a reference to `self`.
+            (self.words, needs_fp) = self.stack.push_checks(self.at, self.words, frame);
         }
-        self.push_frame(stack, Word { address: fresh.slot, value: fresh.return_address }, node, needs_fp);
+        let word = Word { address: frame.slot, value: frame.return_address };
+        self.push_word(word, WordKind::of_frame(needs_fp), node);
     }
 
+    /// A frame with its node, or a check, behind which there must come a frame. Without a branch on which of them it is: no
+    /// processor could predict it.
     #[inline]
-    pub(super) fn push_frame(&mut self, stack: &mut Remembered, word: Word, node: NodeId, needs_fp: bool) {
-        self.push_word(stack, word, node, needs_fp);
-        self.at += 1;
+    pub(super) fn push_word(&mut self, word: Word, kind: WordKind, node: NodeId) {
+        debug_assert!(self.at < self.end);
+        // For a check that of the next frame, which will be written over it.
+        let frame = StoredFrame { node, word: self.words as u16, needs_fp: kind.needs_fp().into() };
+        // SAFETY: there is room for all frames of this rebuild; its callers are `CStack::intern` and `Chain::put_on`, who
+        // push as many frames as they said.
+        unsafe { *self.stack.frames.get_unchecked_mut(self.at) = frame };
+        self.words = self.stack.push_word(self.words, word);
+        self.at += usize::from(kind.is_frame());
         self.parent = node;
-    }
-
-    /// A word that must be unchanged for the last frame to follow from the next one.
-    #[inline]
-    fn push_check(&mut self, stack: &mut Remembered, word: Word) {
-        self.push_word(stack, word, NodeId::NONE, false);
-    }
-
-    /// A frame of a chain, with its node, or a check. Without a branch, for which it is no processor could foresee.
-    #[inline]
-    pub(super) fn push_either(
-        &mut self,
-        stack: &mut Remembered,
-        word: Word,
-        node: NodeId,
-        needs_fp: bool,
-        is_frame: bool,
-    ) {
-        self.push_word(stack, word, node, needs_fp);
-        self.at += usize::from(is_frame);
-        self.parent = node;
-    }
-
-    /// Of a check the place is that of the next frame, which will be written over it: there always is one.
-    #[inline]
-    fn push_word(&mut self, stack: &mut Remembered, word: Word, node: NodeId, needs_fp: bool) {
-        debug_assert!(self.at < CAPACITY && self.words < WORDS_CAPACITY);
-        // SAFETY: `reserve` made room for all frames of this rebuild, none of which has more than two checks; kept by
-        // `CStack::intern` and `Chain::put_on`.
-        unsafe {
-            *stack.words.get_unchecked_mut(self.words) = word;
-            let place = Place { node, word: self.words as u16, needs_fp: needs_fp.into() };
-            *stack.places.get_unchecked_mut(self.at) = place;
-        }
-        self.words += 1;
     }
 
     /// The frame pointer of a frame that needs it, which may be pushed later.
     #[inline]
-    pub(super) fn set_fp(&self, stack: &mut Remembered, index: usize, fp: usize) {
-        if let Some(place) = stack.fps.get_mut(index) {
-            *place = fp;
+    pub(super) fn set_fp(&mut self, index: usize, fp: usize) {
+        if let Some(kept) = self.stack.fps.get_mut(index) {
+            *kept = fp;
         }
     }
 
     /// Ends with the innermost frame, whose node it gives.
     #[inline]
-    pub(super) fn finish(self, stack: &mut Remembered) -> NodeId {
-        stack.len = self.at;
-        stack.words_len = self.words;
-        stack.hint = self.at;
+    pub(super) fn finish(self) -> NodeId {
+        self.stack.len = self.at;
+        self.stack.words_len = self.words;
+        self.stack.hint = self.at;
         self.parent
     }
 }
 
-/// Pushes what must be unchanged for the last frame to follow from `fresh`, besides its slot and return address; tells
-/// whether the frame pointer is needed at `fresh`, and keeps it then.
-#[inline(never)]
-fn push_checks(rebuild: &mut Rebuild, stack: &mut Remembered, fresh: &Fresh) -> bool {
-    let rule = fresh.rule;
-    let mut needs_fp = rule.uses_fp();
-    if let Some(outer) = rebuild.at.checked_sub(1) {
-        let outer_slot = stack.slot(outer);
-        if stack.needs_fp(outer) {
-            if rule.keeps_fp() {
-                needs_fp = true;
-            } else {
-                let address = rule.fp_word(fresh.slot, fresh.fp, outer_slot);
-                let value = stack.fps.get(outer).copied().unwrap_or_default();
-                rebuild.push_check(stack, Word { address, value });
-            }
-        }
-        // Compared before the one above, being later: where the frame pointer was saved depends on the slot.
-        if let Some((address, value)) = rule.slot_word(fresh.slot, fresh.fp, outer_slot) {
-            rebuild.push_check(stack, Word { address, value });
-        }
-    }
-    if needs_fp {
-        rebuild.set_fp(stack, rebuild.at, fresh.fp);
-    }
-    needs_fp
-}
-
 /// A frame just unwound, and the rule by which the next one was.
 #[derive(Clone, Copy)]
-pub(super) struct Fresh {
+pub(super) struct UnwoundFrame {
     pub(super) slot: usize,
     pub(super) return_address: usize,
     pub(super) fp: usize,
@@ -461,9 +496,9 @@ pub(super) struct Fresh {
 fn drop_front<T: Copy>(items: &mut [T], from: usize, end: usize) {
     for at in from..end {
         if let Some(item) = items.get(at).copied()
-            && let Some(place) = items.get_mut(at - from)
+            && let Some(to) = items.get_mut(at - from)
         {
-            *place = item;
+            *to = item;
         }
     }
 }

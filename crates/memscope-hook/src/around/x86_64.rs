@@ -1,23 +1,31 @@
-//! Hooks of C++ functions: an exception the original throws passes through the stub, not through Rust.
-
-/// `around!(name => began, ended)`: an exported function of up to three arguments in registers.
-///
-/// `began(a, b, c, stack, frame)` says what happens ([`super::Next`]): an answer at once, a jump to the original, or a call
-/// of it. A call's answer goes through `ended(answer, token, stack, frame)`, unless an exception ends it.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! around {
-    ($name:ident => $began:path, $ended:path) => {
+    ($name:ident() => $began:path, $ended:path) => {
+        $crate::around!(@ $name => $began, $ended, "rdi", "rsi");
+    };
+    ($name:ident($a:ident) => $began:path, $ended:path) => {
+        $crate::around!(@ $name => $began, $ended, "rsi", "rdx");
+    };
+    ($name:ident($a:ident $b:ident) => $began:path, $ended:path) => {
+        $crate::around!(@ $name => $began, $ended, "rdx", "rcx");
+    };
+    ($name:ident($a:ident $b:ident $c:ident) => $began:path, $ended:path) => {
+        $crate::around!(@ $name => $began, $ended, "rcx", "r8");
+    };
+    (@ $name:ident => $began:path, $ended:path, $stack:literal, $frame:literal) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
                 ".cfi_startproc",
-                "mov rcx, rsp",
-                "mov r8, rbp",
                 "sub rsp, 40",
                 ".cfi_adjust_cfa_offset 40",
                 "mov [rsp], rdi",
                 "mov [rsp + 8], rsi",
                 "mov [rsp + 16], rdx",
+                concat!("lea ", $stack, ", [rsp + 40]"),
+                concat!("mov ", $frame, ", rbp"),
                 "call {began}",
                 "test rax, rax",
                 "jz 2f",
@@ -63,6 +71,6 @@ macro_rules! around {
 /// # Safety
 /// `function` takes an object's address and nothing else, `this` is one, and `result` has room for what it returns.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn call_for_object(_function: usize, _this: usize, _result: *mut u8) {
+pub unsafe extern "C" fn call_for_object(_function: usize, _this: usize, _result: *mut u8) {
     core::arch::naked_asm!(".cfi_startproc", "mov rax, rdi", "mov rdi, rdx", "jmp rax", ".cfi_endproc",)
 }

@@ -1,13 +1,21 @@
-//! Hooks of C++ functions: an exception the original throws passes through the stub, not through Rust.
-//!
 //! Jumps go through x16: code with branch protection takes them for calls only from there.
 
-/// `around!(name => began, ended)`: an exported function of up to three arguments in registers.
-///
-/// `began(a, b, c, stack, frame)` says what happens ([`super::Next`]): an answer at once, a jump to the original, or a call
-/// of it. A call's answer goes through `ended(answer, token, stack, frame)`, unless an exception ends it.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! around {
-    ($name:ident => $began:path, $ended:path) => {
+    ($name:ident() => $began:path, $ended:path) => {
+        $crate::around!(@ $name => $began, $ended, "x0", "x1");
+    };
+    ($name:ident($a:ident) => $began:path, $ended:path) => {
+        $crate::around!(@ $name => $began, $ended, "x1", "x2");
+    };
+    ($name:ident($a:ident $b:ident) => $began:path, $ended:path) => {
+        $crate::around!(@ $name => $began, $ended, "x2", "x3");
+    };
+    ($name:ident($a:ident $b:ident $c:ident) => $began:path, $ended:path) => {
+        $crate::around!(@ $name => $began, $ended, "x3", "x4");
+    };
+    (@ $name:ident => $began:path, $ended:path, $stack:literal, $frame:literal) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name() {
@@ -20,8 +28,8 @@ macro_rules! around {
                 "mov x29, sp",
                 "stp x0, x1, [sp, #16]",
                 "str x2, [sp, #32]",
-                "mov x3, sp",
-                "mov x4, sp",
+                concat!("mov ", $stack, ", sp"),
+                concat!("mov ", $frame, ", sp"),
                 "bl {began}",
                 "cbz x0, 2f",
                 "mov x16, x0",
@@ -70,6 +78,6 @@ macro_rules! around {
 /// # Safety
 /// `function` takes an object's address and nothing else, `this` is one, and `result` has room for what it returns.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn call_for_object(_function: usize, _this: usize, _result: *mut u8) {
+pub unsafe extern "C" fn call_for_object(_function: usize, _this: usize, _result: *mut u8) {
     core::arch::naked_asm!(".cfi_startproc", "mov x16, x0", "mov x8, x2", "mov x0, x1", "br x16", ".cfi_endproc",)
 }

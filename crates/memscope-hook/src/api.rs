@@ -1,0 +1,48 @@
+//! The C table through which other code in the process talks to the recorder: `const Api *msmemscope_api(void)`. What
+//! programs may use of it is in `include/msmemscope.h`.
+//!
+//! Both sides are compiled with it, so that they agree without linking each other.
+//! Append only; a consumer checks `size` before it uses a member.
+
+/// What the recording library offers.
+#[repr(C)]
+pub struct Api {
+    /// Bytes of this table in the library that provides it.
+    pub size: u32,
+    /// Raised when a member changes its meaning.
+    pub version: u32,
+    /// Where the thread's two guard words are, relative to the thread pointer: the stack pointer of the hook at work, and
+    /// the word at it.
+    pub guard_offset: isize,
+    /// What a call does that finds the guard taken: 0 pass unrecorded, 1 take it, 2 take the second.
+    pub nested: unsafe extern "C" fn(stack: usize, frame: usize) -> u32,
+    /// Ticks of the thread's lane, for `host_moved`. This and what is told of host memory is called with the guard held.
+    pub now: unsafe extern "C" fn() -> u64,
+    pub host_alloc: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
+    pub host_free: unsafe extern "C" fn(address: usize),
+    /// `new` 0: the block was freed and nothing took its place.
+    pub host_moved: unsafe extern "C" fn(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize),
+    /// `protection` as in `mmap`, with [`NO_RESERVE`] where the flags say so.
+    pub host_map: unsafe extern "C" fn(address: usize, size: usize, protection: u8, stack: usize, frame: usize),
+    pub host_unmap: unsafe extern "C" fn(address: usize, size: usize),
+    pub host_remapped: unsafe extern "C" fn(
+        old: usize,
+        old_size: usize,
+        new: usize,
+        new_size: usize,
+        began: u64,
+        stack: usize,
+        frame: usize,
+    ),
+    /// Tracing from here on, up to here, and the end of a step.
+    pub start: extern "C" fn(),
+    pub stop: extern "C" fn(),
+    pub step: extern "C" fn(),
+    /// The memory in use on a device is to be told under a name; a negative number is the device of the calling thread.
+    pub snapshot: unsafe extern "C" fn(name: *const core::ffi::c_char, device: i32),
+    pub host_protect: unsafe extern "C" fn(address: usize, size: usize, protection: u8, stack: usize, frame: usize),
+    /// How much further than the guard the thread's second guard is.
+    pub second_guard: usize,
+}
+
+pub const API_VERSION: u32 = 2;
