@@ -158,7 +158,7 @@ def main():
     parser.add_argument("--sim", type=Path, default=machine.target_directory() / "sim", metavar="DIR",
                         help="the simulated CANN [default: target/sim]")
     parser.add_argument("--torch", default="2.7.1", metavar="VERSION", help="PyTorch to train with [default: 2.7.1]")
-    parser.add_argument("--huge", action="store_true", help="also export 1e8 events (20 GB of disk; 150 GB for those with stacks)")
+    parser.add_argument("--huge", action="store_true", help="also export 1e8 events, without and with stacks (23 GB of disk)")
     parser.add_argument("--instructions", action="store_true", help="also count instructions with valgrind")
     parser.add_argument("--no-setup", action="store_true", help="install nothing")
     parser.add_argument("--no-save", action="store_true", help="write nothing to bench/results")

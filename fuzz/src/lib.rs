@@ -1,5 +1,5 @@
 //! What the fuzz targets share: recordings on disk, and the whole way from a recording to both kinds of file.
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, export_process};
+use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, export_process};
 use memscope_format::layout::{PROCESS_HEADER_SIZE, PROCESS_MAGIC, VERSION, WINDOW_SIZE};
 use memscope_model::Process;
 use memscope_testkit::{AccessMode, Execution, Phase, Space, SpoolBuilder, TensorOwner};
@@ -57,7 +57,10 @@ pub fn export_both(directory: &Path) {
         let options = ExportOptions {
             format,
             brand: Brand::MsMemScope,
+            stacks: None,
             dump_events: DumpEvents::ALL,
+            room: &Room::default(),
+            notice: &mut |_| {},
             progress: &mut |_| {},
             cancel: None,
             symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),

@@ -73,7 +73,7 @@ def check(stage, program, libraries, scratch, *arguments):
     recorded = run(EMULATOR, "-L", LIBRARIES, "-E", f"MSMEMSCOPE_RECORD={SETTINGS}{output}", "-E", f"LD_PRELOAD={libraries}",
                    program, *arguments)
     assert (recorded.returncode, recorded.stdout, recorded.stderr) == (bare.returncode, bare.stdout, bare.stderr), recorded
-    exported = run(stage / "bin/msmemscope", "export", output, "--format", "csv")
+    exported = run(stage / "bin/msmemscope", "export", output, "--format", "csv", "--stacks", "inline")
     assert exported.returncode == 0 and "none lost" in exported.stderr, exported
     (file,) = output.glob("*/device_cpu/dump/*.csv")
     with open(file, newline="") as text:

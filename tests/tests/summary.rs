@@ -25,6 +25,28 @@ fn a_heap_that_was_not_seen_is_admitted() {
 }
 
 #[test]
+fn without_files_there_is_a_summary_and_a_recording_that_can_be_exported() {
+    let workshop = Workshop::new();
+    let program = workshop.compile("heap_calls.c");
+    let output = workshop.path("output");
+    let run = |command: &mut Command| {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish(command.spawn().expect("the command can be started"))
+    };
+    let recorded =
+        run(command().args(["--device=cpu", "--data-format=none", "-o"]).arg(&output).arg("--").arg(&program));
+    let text = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert!(text.contains("1 process recorded") && text.contains("cpu HOST: peak "), "{text}");
+    assert!(text.contains("no files, as --data-format=none says") && !text.contains("files:"), "{text}");
+    let recording = Recording::open(&output, recorded);
+    let [process] = recording.of("heap_calls")[..] else { panic!("{:?}", recording.commands()) };
+    assert!(!process.directory.join("device_cpu").exists());
+    let exported = run(command().arg("export").arg(&output));
+    assert!(exported.status.success(), "{}", String::from_utf8_lossy(&exported.stderr));
+    assert!(process.directory.join("device_cpu/dump").is_dir());
+}
+
+#[test]
 fn the_peak_of_a_program_that_reserves_terabytes_is_what_it_made_usable() {
     let text = summary_of("reservations.c");
     let line = text.lines().find(|line| line.contains("cpu HOST: peak ")).unwrap_or_else(|| panic!("{text}"));

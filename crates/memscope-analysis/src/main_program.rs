@@ -54,7 +54,7 @@ impl MainProgram {
         };
         match (self.began, inside) {
             (false, true) => self.began = true,
-            (false, false) if stacks.nodes(event.at.stack).1 == NodeId::NONE => {
+            (false, false) if stacks.python_node(event.at.stack) == NodeId::NONE => {
                 self.compiled_in.insert(event.block.id);
             }
             (false, false) => self.compiled_in.clear(),
@@ -64,12 +64,12 @@ impl MainProgram {
     }
 
     fn way(&mut self, stack: StackId, stacks: &Stacks) -> Way {
-        let mut node = stacks.nodes(stack).1;
+        let mut node = stacks.python_node(stack);
         let mut below = Vec::new();
         // Up to the root, or to a node that is known.
         let mut way = Way::Unknown;
         while let Some((frame, caller)) = stacks.node(node) {
-            let Some(index) = node.index() else { break };
+            let index = node.0 as usize;
             if let Some(known) = self.ways.get(index).filter(|way| **way != Way::Unknown) {
                 way = *known;
                 break;

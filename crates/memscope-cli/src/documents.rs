@@ -78,7 +78,7 @@ const MAN_BEFORE_OPTIONS: &str = r".SH SYNOPSIS
 \fB@NAME@\fR [\fIoptions\fR] \fIprogram\fR [\fIarguments\fR]
 \fB@NAME@\fR [\fIoptions\fR] \-\- \fIprogram\fR [\fIarguments\fR]
 \fB@NAME@\fR \-\-compare \-\-input=\fIbase\fR,\fIcompared\fR
-\fB@NAME@ export\fR \fIdir\fR [\-\-format \fIcsv\fR|\fIdb\fR]
+\fB@NAME@ export\fR \fIdir\fR [\-\-format \fIformat\fR] [\-\-stacks \fIinline\fR|\fItable\fR] [\-\-output \fIdir\fR]
 \fB@NAME@ info\fR \fIdir\fR [\-\-all]
 \fB@NAME@ top\fR|\fBtree\fR|\fBflamegraph\fR \fIdir\fR [\-\-at \fImoment\fR]
 \fB@NAME@ diff\fR \fIdir\fR \fIdir\fR
@@ -92,9 +92,14 @@ Options stand before the program. After its name, and only where no \fB\-\-\fR i
 \fI\-\-name=value\fR that is a valid option is taken too, with a note; after \fB\-\-\fR nothing is touched.
 Lists are separated by commas, ASCII or full-width. A repeated option replaces the earlier one.
 .PP
-\fBexport\fR writes the csv or db files of an earlier run again, \fBinfo\fR says what a run recorded (of many processes
-the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a process directory or a
-spool directory.
+Rows of host memory do not repeat call stacks: a cell \fI#n\fR stands for row \fIn\fR of \fImemscope_stacks_*.csv\fR beside
+the rows (in a db: table \fImemscope_stacks\fR), which has each frame once below its caller. \fB\-\-stacks=inline\fR
+writes them into each row. Files that do not fit the file system are refused before they are begun; the recording is kept.
+\fB\-\-data\-format=none\fR writes no files: summary and recording only.
+.PP
+\fBexport\fR writes the files of an earlier run again, or elsewhere with \fB\-\-output\fR, \fBinfo\fR says what a run
+recorded (of many processes the ten largest and the sums; with \fB\-\-all\fR each of them); all take an output directory, a
+process directory or a spool directory.
 .PP
 \fBtop\fR lists the functions and call sites that hold most memory, \fBtree\fR shows who called whom to get it,
 \fBflamegraph\fR draws that for a browser, and \fBdiff\fR ranks what grew and what shrank between two runs, processes or
@@ -138,6 +143,7 @@ The default output directory, in the working directory.
 @NAME@ flamegraph @DIR@ \-\-at main \-o leak.svg
 @NAME@ diff before after
 @NAME@ diff @DIR@ \-\-at step:2,step:9
+@NAME@ export @DIR@ \-\-output=/large/disk
 .fi
 ";
 
@@ -146,7 +152,7 @@ fn top_command(brand: Brand, purpose: Purpose) -> Command {
         .about(ABOUT)
         .override_usage(format!(
             "{name} [options] <program> [arguments]...\n       {name} [options] -- <program> [arguments]...\n       \
-             {name} --compare --input=<base>,<compared>\n       {name} export <dir> [--format csv|db]\n       \
+             {name} --compare --input=<base>,<compared>\n       {name} export <dir> [--format <format>] [--output <dir>]\n       \
              {name} info <dir> [--all]\n       {name} top|tree|flamegraph <dir> [--at <moment>]\n       \
              {name} diff <dir> <dir>",
             name = brand.name()

@@ -2,7 +2,8 @@
 use std::path::PathBuf;
 
 use memscope_session::brand::Brand;
-use memscope_session::settings::{DataFormat, Settings};
+use memscope_session::export::ExportWishes;
+use memscope_session::settings::Settings;
 
 use crate::options::SubCommand;
 use crate::view_settings::ViewSettings;
@@ -32,8 +33,7 @@ pub struct CompareSettings {
 pub struct ExportSettings {
     /// An output directory, a process directory or a spool directory.
     pub directory: PathBuf,
-    /// `None`: not said; the format the run was recorded for.
-    pub data_format: Option<DataFormat>,
+    pub wishes: ExportWishes,
     pub brand: Brand,
 }
 

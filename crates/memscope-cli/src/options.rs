@@ -1,5 +1,6 @@
 //! The one table of options and sub-commands. Parser, help, man page and completions read it; nothing else spells an
 //! option's name.
+use memscope_session::settings::{FORMAT_CHOICES, FORMAT_HELP, FORMAT_WORDS};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OptionId {
@@ -13,6 +14,7 @@ pub enum OptionId {
     CollectMode,
     Analysis,
     DataFormat,
+    Stacks,
     Watch,
     Output,
     MaxSize,
@@ -170,8 +172,20 @@ pub static OPTIONS: &[OptionSpec] = &[
         id: OptionId::DataFormat,
         names: &["data-format", "format"],
         shorts: &[],
-        value: Some(ValueSpec { placeholder: "FORMAT", allowed: "csv, db", offer: Offer::Words(&["csv", "db"]) }),
-        help: "Format of the exported files: csv, or db for MindStudio Insight [default: csv; of export: that of the run]",
+        value: Some(ValueSpec { placeholder: "FORMAT", allowed: FORMAT_CHOICES, offer: Offer::Words(FORMAT_WORDS) }),
+        help: FORMAT_HELP,
+    },
+    OptionSpec {
+        id: OptionId::Stacks,
+        names: &["stacks"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "WHERE",
+            allowed: "inline, table",
+            offer: Offer::Words(&["inline", "table"]),
+        }),
+        help: "Where the exported files have call stacks: inline (in each row) or table (once, beside the rows, which \
+               refer to it) [default: table for host memory, inline for NPUs; of export: that of the run]",
     },
     OptionSpec {
         id: OptionId::Watch,
@@ -196,7 +210,7 @@ pub static OPTIONS: &[OptionSpec] = &[
             offer: Offer::Directory,
         }),
         help: "Directory for the results; created if need be [default: memscopeDumpResults, as msleaks \
-               leaksDumpResults]",
+               leaksDumpResults; of export: that of the recording]",
     },
     OptionSpec {
         id: OptionId::MaxSize,
@@ -415,9 +429,17 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         id: SubCommand::Export,
         name: "export",
         operand: Some(("DIR", "one directory: an output directory, a process directory or a spool directory")),
-        options: &[OptionId::DataFormat, OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help],
+        options: &[
+            OptionId::DataFormat,
+            OptionId::Stacks,
+            OptionId::Output,
+            OptionId::LogLevel,
+            OptionId::Verbose,
+            OptionId::Quiet,
+            OptionId::Help,
+        ],
         hidden: false,
-        help: "Write the csv or db files of an earlier run again",
+        help: "Write the files of an earlier run, again or elsewhere",
     },
     SubCommandSpec {
         id: SubCommand::Info,

@@ -3,9 +3,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use memscope_session::brand::Brand;
+use memscope_session::export::ExportWishes;
 use memscope_session::settings::values::{self, Clearable, Events, Refused, Watch};
 use memscope_session::settings::{
-    Analysis, CallStacks, CollectMode, DataFormat, Devices, EventSet, LevelSet, LogLevel, Settings,
+    Analysis, CallStacks, CollectMode, Devices, EventSet, Format, LevelSet, LogLevel, Settings, StackForm,
 };
 use memscope_session::usage_error::{UsageError, quoted};
 use memscope_session::views::reading::holds_recording;
@@ -117,7 +118,16 @@ fn sub_command(
     };
     Ok(match spec.id {
         SubCommand::Export => {
-            Intent::Export(ExportSettings { directory: directory()?, data_format: draft.data_format, brand })
+            if draft.data_format == Some(Format::NoFiles) {
+                let formats: Vec<&str> =
+                    Format::all().filter(|format| *format != Format::NoFiles).map(Format::word).collect();
+                return Err(UsageError::NothingToExport { command: brand.name(), formats: formats.join(" or ") });
+            }
+            let output_dir = draft.output.as_ref().map(std::path::absolute).transpose();
+            let output_dir =
+                output_dir.map_err(|error| UsageError::NoWorkingDirectory { reason: error.to_string() })?;
+            let wishes = ExportWishes { format: draft.data_format, stacks: draft.stacks, output_dir };
+            Intent::Export(ExportSettings { directory: directory()?, wishes, brand })
         }
         SubCommand::Info => Intent::Info(InfoSettings { directory: directory()?, all: draft.all, brand }),
         SubCommand::Top | SubCommand::Tree | SubCommand::Flamegraph | SubCommand::Diff => {
@@ -156,7 +166,8 @@ struct Draft {
     call_stacks: CallStacks,
     collect_mode: CollectMode,
     analysis: Clearable<Analysis>,
-    data_format: Option<DataFormat>,
+    data_format: Option<Format>,
+    stacks: Option<StackForm>,
     watch: Option<Watch>,
     output: Option<PathBuf>,
     max_size: Option<u64>,
@@ -181,6 +192,7 @@ impl Default for Draft {
             collect_mode: CollectMode::default(),
             analysis: Clearable { chosen: Analysis::DEFAULT, none_won: false },
             data_format: None,
+            stacks: None,
             watch: None,
             output: None,
             max_size: None,
@@ -222,6 +234,7 @@ impl Draft {
             OptionId::CollectMode => self.collect_mode = values::collect_mode(text)?,
             OptionId::Analysis => self.analysis = values::analysis(text)?,
             OptionId::DataFormat => self.data_format = Some(values::data_format(text)?),
+            OptionId::Stacks => self.stacks = Some(values::stacks(text)?),
             OptionId::Watch => self.watch = Some(values::watch(text)?),
             OptionId::MaxSize => self.max_size = Some(values::max_size(text)?),
             OptionId::LogLevel => self.log_level = Some(values::log_level(text)?),
@@ -285,6 +298,7 @@ impl Draft {
             collect_mode: self.collect_mode,
             analysis: self.analysis.chosen,
             data_format: self.data_format.unwrap_or_default(),
+            stacks: self.stacks,
             watch: self.watch.clone(),
             output_dir,
             log_level: self.log_level(),

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use memscope_session::libraries::{HOST, RECORDER};
 use memscope_session::record_config::RecordConfig;
-use memscope_session::settings::DataFormat;
+use memscope_session::settings::Format;
 use tempfile::TempDir;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_msmemscope");
@@ -258,7 +258,7 @@ fn the_program_gets_the_libraries_and_the_configuration() {
     assert_eq!(lines[1], b"sh");
     let config = RecordConfig::parse(OsStr::from_bytes(lines[2])).unwrap();
     assert_eq!((config.c_depth, config.python_depth, config.cpu, config.npu_mask), (20, 0, true, 1 << 3));
-    assert_eq!((config.data_format, config.max_size), (DataFormat::Db, 2 << 30));
+    assert_eq!((config.data_format, config.max_size), (Format::Db, 2 << 30));
     assert_eq!((config.level, config.events, config.dump, config.analysis), (1, 7, 7, 1));
     assert_eq!(config.dir, place.work().join("a;b"));
     assert_ne!(config.run, 0);

@@ -9,9 +9,10 @@ use memscope_cli::intent::{Intent, Shell};
 use memscope_cli::options::{OPTIONS, SubCommand};
 use memscope_cli::resolution::Resolution;
 use memscope_session::brand::Brand;
+use memscope_session::export::ExportWishes;
 use memscope_session::settings::values::Watch;
 use memscope_session::settings::{
-    Analysis, CallStacks, CollectMode, DataFormat, Devices, EventSet, LevelSet, LogLevel, NpuSelection, Settings,
+    Analysis, CallStacks, CollectMode, Devices, EventSet, Format, LevelSet, LogLevel, NpuSelection, Settings, StackForm,
 };
 use memscope_session::usage_error::UsageError;
 
@@ -54,7 +55,8 @@ fn without_options_the_manuals_defaults_hold() {
         call_stacks: CallStacks { c: None, python: None },
         collect_mode: CollectMode::Immediate,
         analysis: Analysis { leaks: true, decompose: false, inefficient: false, oom: None },
-        data_format: DataFormat::Csv,
+        data_format: Format::Csv,
+        stacks: None,
         watch: None,
         output_dir: std::env::current_dir().unwrap().join("memscopeDumpResults"),
         log_level: LogLevel::Warn,
@@ -188,9 +190,12 @@ fn single_choices() {
     assert_eq!(settings("--collect-mode=deferred").collect_mode, CollectMode::Deferred);
     assert_eq!(settings("--collect-mode=immediate").collect_mode, CollectMode::Immediate);
     for name in ["--data-format", "--format"] {
-        assert_eq!(settings(&format!("{name}=db")).data_format, DataFormat::Db);
-        assert_eq!(run(&[name, "csv", "prog"]).0.data_format, DataFormat::Csv);
+        assert_eq!(settings(&format!("{name}=db")).data_format, Format::Db);
+        assert_eq!(run(&[name, "csv", "prog"]).0.data_format, Format::Csv);
+        assert_eq!(run(&[name, "none", "prog"]).0.data_format, Format::NoFiles);
     }
+    assert_eq!(settings("--stacks=inline").stacks, Some(StackForm::Inline));
+    assert_eq!(settings("--stacks=table").stacks, Some(StackForm::Table));
 }
 
 #[test]
@@ -272,7 +277,7 @@ fn the_output_directory_is_made_absolute_and_need_not_be_utf8() {
 fn the_last_of_a_repeated_option_wins() {
     let (settings, notes) = run(&["--steps=1", "--level=1", "--steps=2", "--format=db", "--data-format=csv", "prog"]);
     assert_eq!(settings.steps, [2]);
-    assert_eq!(settings.data_format, DataFormat::Csv);
+    assert_eq!(settings.data_format, Format::Csv);
     assert!(notes.is_empty(), "{notes:?}");
 }
 
@@ -393,6 +398,8 @@ fn a_bad_value_is_refused_in_one_line() {
         ("--analysis=leak", "'leak'"),
         ("--data-format=", "''"),
         ("--data-format=csv,db", "'csv,db'"),
+        ("--stacks=", "''"),
+        ("--stacks=both", "'both'"),
         ("--format=json", "'json'"),
         ("--watch=", "''"),
         ("--watch=op0", "'op0'"),
@@ -439,7 +446,7 @@ fn messages_read_like_this() {
             "bad value 'npu:32' for --device (in 'npu:2,npu:32'): out of range; allowed: npu, npu:0 to npu:31, cpu, \
              separated by commas",
         ),
-        (&["--format", "json", "prog"], "bad value 'json' for --format; allowed: csv, db"),
+        (&["--format", "json", "prog"], "bad value 'json' for --format; allowed: csv, db, none"),
         (&["--log-level"], "--log-level needs a value; allowed: debug, info, warn, error"),
         (&["--compare=yes"], "--compare takes no value, but 'yes' was given; write --compare alone"),
         (&["--stpes=1", "prog"], "unknown option '--stpes': did you mean --steps?"),
@@ -454,7 +461,12 @@ fn messages_read_like_this() {
         ),
         (
             &["export", "--steps=1", "/tmp"],
-            "--steps does not belong to 'export'; allowed there: --data-format, --log-level, --verbose, --quiet, --help",
+            "--steps does not belong to 'export'; allowed there: --data-format, --stacks, --output, --log-level, --verbose, --quiet, --help",
+        ),
+        (
+            &["export", "--format=none", "/tmp"],
+            "'export' writes files, so --data-format=none means nothing there; write --data-format=csv or db, or for the \
+             summary alone: msmemscope info",
         ),
         (
             &["export"],
@@ -484,9 +496,12 @@ fn sub_commands_and_questions_are_recognised() {
         assert!(matches!(intent(&[word]), Intent::Version), "{word}");
     }
     let Intent::Export(export) = intent(&["export", "/tmp", "--format", "db"]) else { panic!() };
-    assert_eq!((export.directory, export.data_format), (PathBuf::from("/tmp"), Some(DataFormat::Db)));
+    assert_eq!((export.directory, export.wishes.format), (PathBuf::from("/tmp"), Some(Format::Db)));
     let Intent::Export(export) = intent(&["export", "/tmp"]) else { panic!() };
-    assert_eq!(export.data_format, None);
+    assert_eq!(export.wishes, ExportWishes::default());
+    let Intent::Export(export) = intent(&["export", "/tmp", "-o", "/x", "--stacks=inline"]) else { panic!() };
+    let wishes = ExportWishes { format: None, stacks: Some(StackForm::Inline), output_dir: Some(PathBuf::from("/x")) };
+    assert_eq!(export.wishes, wishes);
     assert!(matches!(intent(&["info", "/tmp"]), Intent::Info(_)));
     assert!(matches!(intent(&["completions", "zsh"]), Intent::Completions(Shell::Zsh)));
     assert!(matches!(intent(&["man"]), Intent::ManPage));

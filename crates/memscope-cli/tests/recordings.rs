@@ -1,4 +1,5 @@
 //! What the command tells of recordings made to order.
+#![allow(clippy::print_stderr, reason = "which tests were skipped is part of the result")]
 use memscope_testkit::{Protection, Space, SpoolBuilder, StopReason, SystemKind};
 use memscope_usage::{HOST_PEAK, LogWriter, ProcessMemory, Usage};
 use std::path::Path;
@@ -302,4 +303,114 @@ fn the_end_of_the_program_is_that_of_its_last_image_and_of_nobody_else() {
         .map(|name| (name, text.contains(&format!(" {name}: 1 event, killed by SIGKILL"))))
         .to_vec();
     assert_eq!(ends, [("first", false), ("last", true), ("other", false)], "{text}");
+}
+
+/// Files below a directory, without that part of their paths.
+fn files_in(directory: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(next) = waiting.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else {
+                files.push(path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+const PROCESS: &str = "msmemscope_31_20251203091122_ascend";
+
+fn host_blocks(settings: &'static str) -> impl FnOnce(&mut SpoolBuilder) {
+    move |spool| {
+        spool.config(settings);
+        let lane = spool.lane(31);
+        spool.unknown_node(lane, 1, 0, 0x7f01);
+        for number in 0..2000 {
+            spool.alloc(lane, number, 0x5000 + number * 64, 64, 1);
+        }
+    }
+}
+
+#[test]
+fn an_export_elsewhere_leaves_the_recording_as_it_was() {
+    let root = recorded(host_blocks("c=20;py=0;cpu=1;npu=0;dir=/tmp"));
+    let before = files_in(root.path());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let output_dir = elsewhere.path().join("new/place");
+    let process = root.path().join(PROCESS);
+    // Whatever the recording is named by.
+    for directory in [root.path(), &process, &process.join("spool")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_msmemscope"))
+            .args(["export".as_ref(), directory.as_os_str(), "-o".as_ref(), output_dir.as_os_str()])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let made = [
+            format!("{PROCESS}/config.json"),
+            format!("{PROCESS}/device_cpu/dump/memscope_dump_20251203091122.csv"),
+            format!("{PROCESS}/device_cpu/dump/memscope_stacks_20251203091122.csv"),
+        ];
+        assert_eq!(files_in(&output_dir), made, "{directory:?}");
+        std::fs::remove_dir_all(&output_dir).unwrap();
+    }
+    assert_eq!(files_in(root.path()), before);
+}
+
+#[test]
+fn an_export_is_as_the_run_was_asked_for_unless_it_is_asked_for_something_else() {
+    let made = |settings: &'static str, words: &[&str]| {
+        let root = recorded(host_blocks(settings));
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_msmemscope")).arg("export").arg(root.path()).args(words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        files_in(&root.path().join(PROCESS).join("device_cpu"))
+    };
+    let (csv, stacks, db) = (
+        "dump/memscope_dump_20251203091122.csv",
+        "dump/memscope_stacks_20251203091122.csv",
+        "dump/memscope_dump_20251203091122.db",
+    );
+    assert_eq!(made("c=20;cpu=1;npu=0;format=0;stacks=;dir=/tmp", &[]), [csv, stacks]);
+    assert_eq!(made("c=20;cpu=1;npu=0;format=1;stacks=;dir=/tmp", &[]), [db]);
+    assert_eq!(made("c=20;cpu=1;npu=0;format=0;stacks=inline;dir=/tmp", &[]), [csv]);
+    assert_eq!(made("c=20;cpu=1;npu=0;format=0;stacks=inline;dir=/tmp", &["--stacks=table"]), [csv, stacks]);
+    assert_eq!(made("c=20;cpu=1;npu=0;format=0;stacks=;dir=/tmp", &["--stacks=inline", "--format=csv"]), [csv]);
+    // A run that was to write nothing can be exported all the same.
+    assert_eq!(made("c=20;cpu=1;npu=0;format=2;stacks=;dir=/tmp", &[]), [csv, stacks]);
+}
+
+/// Needs a name space of its own for a small file system; says SKIPPED where there is none.
+#[test]
+fn files_that_do_not_fit_are_refused_before_they_are_begun() {
+    let root = recorded(host_blocks("c=20;py=0;cpu=1;npu=0;dir=/tmp"));
+    let small = tempfile::tempdir().unwrap();
+    // What is left of a begun file would be seen: the names of all files there are told at the end.
+    let script = "mount -t tmpfs -o size=64k tmpfs \"$1\" || exit 77; \"$2\" export \"$3\" -o \"$1/out\"; echo \"code $?\"; \
+                  find \"$1\" -type f";
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .arg(small.path())
+        .arg(env!("CARGO_BIN_EXE_msmemscope"))
+        .arg(root.path())
+        .output();
+    let Ok(output) = output else {
+        return eprintln!("SKIPPED: no unshare");
+    };
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        return eprintln!("SKIPPED: no mount name space: {told}");
+    }
+    let config = small.path().join("out").join(PROCESS).join("config.json");
+    let expected = format!("code {}\n{}\n", memscope_session::EXIT_UNWRITTEN, config.display());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{told}");
+    assert!(told.contains("1 process recorded: 2,000 events, none lost"), "{told}");
+    let refusal = told.lines().find(|line| line.contains("no room for")).unwrap_or_else(|| panic!("{told}"));
+    for word in ["memscope_dump_20251203091122.csv", "65.5 kB are free", "the recording is kept", "export -o DIR"] {
+        assert!(refusal.contains(word), "{word}: {refusal}");
+    }
 }

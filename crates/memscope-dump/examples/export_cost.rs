@@ -3,7 +3,7 @@
 //! Half of the events are allocations, two threads take turns, and with `stacks` each event has one of that many stacks
 //! of twenty unknown frames and ten Python frames.
 #![allow(clippy::print_stdout, reason = "an example reports to its user")]
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, export_process};
+use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, export_process};
 use memscope_model::Process;
 use memscope_symbols::Symbolizer;
 use memscope_testkit::SpoolBuilder;
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = tempfile::tempdir()?;
     let directory = root.path().join("msmemscope_31_20251203091122_ascend");
     let mut spool = SpoolBuilder::new();
-    spool.config("c=50;py=50;dir=/tmp");
+    spool.config("c=50;py=50;cpu=1;npu=0;dir=/tmp");
     let lanes = [spool.lane(31), spool.lane(32)];
     for lane in lanes {
         spool.code(lane, 1, "/home/user/project/train.py", "Trainer.training_step", 10);
@@ -92,14 +92,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let options = ExportOptions {
             format,
             brand: Brand::MsMemScope,
+            stacks: None,
             dump_events: DumpEvents::ALL,
+            room: &Room::default(),
+            notice: &mut |_| {},
             progress: &mut |_| {},
             cancel: None,
             symbolizer: &mut Symbolizer::new(),
             usage: None,
         };
         let exported = export_process(&mut process, &directory, options, &mut [])?;
-        let size = std::fs::metadata(&exported.files[0])?.len();
+        let size = exported.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len())).sum::<u64>();
         println!("{format:?}: {} rows, {:.1} MB, {cost}", exported.rows, size as f64 / 1e6);
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! Where files go, under which names and permissions, and how a file appears whole or not at all.
+use crate::brand::Brand;
 use crate::error::ExportError;
+use crate::format::{FileNames, Format};
 use crate::rows::DeviceId;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
@@ -13,60 +15,18 @@ pub(crate) const CONFIG_MODE: u32 = 0o640;
 /// The journals SQLite may put next to a database.
 const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
-/// What the files are made of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    Csv,
-    Db,
-}
-
-impl Format {
-    pub const fn extension(self) -> &'static str {
-        match self {
-            Format::Csv => "csv",
-            Format::Db => "db",
-        }
-    }
-}
-
-/// Under which of the tool's two names the files are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Brand {
-    #[default]
-    MsMemScope,
-    MsLeaks,
-}
-
-impl Brand {
-    /// First part of the process directory's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Brand::MsMemScope => "msmemscope",
-            Brand::MsLeaks => "msleaks",
-        }
-    }
-
-    /// The table of the rows; also first part of the file's name.
-    pub const fn table(self) -> &'static str {
-        match self {
-            Brand::MsMemScope => "memscope_dump",
-            Brand::MsLeaks => "leaks_dump",
-        }
-    }
-
-    /// The table of the rows that [`Brand::table`] must not hold.
-    pub const fn unpaired_table(self) -> &'static str {
-        match self {
-            Brand::MsMemScope => "memscope_unpaired",
-            Brand::MsLeaks => "leaks_unpaired",
-        }
-    }
-}
-
-/// `device_<id>/dump/<table>_<time>.<extension>` in the process directory.
-pub fn dump_path(process_directory: &Path, device: DeviceId, brand: Brand, time: &str, format: Format) -> PathBuf {
-    let name = format!("{}_{time}.{}", brand.table(), format.extension());
-    process_directory.join(format!("device_{}", device.text())).join("dump").join(name)
+/// The files of a device: `device_<id>/dump/<table>_<time>.<extension>` in the process directory, and the table of
+/// stacks beside it.
+pub(crate) fn file_names(
+    process_directory: &Path,
+    device: DeviceId,
+    brand: Brand,
+    time: &str,
+    format: Format,
+) -> FileNames {
+    let directory = process_directory.join(format!("device_{}", device.text())).join("dump");
+    let named = |table: &str| directory.join(format!("{table}_{time}.{}", format.word()));
+    FileNames { dump: named(brand.table()), stacks: named(brand.stacks_table()), brand }
 }
 
 /// The `<time>` of file names: that of the process directory if its name has one, so that exporting again replaces the

@@ -1,13 +1,13 @@
 //! Events of the model as rows.
 use crate::error::ExportError;
-use crate::router::Router;
-use crate::rows::{Attribute, DeviceId, Event, EventType, NOT_APPLICABLE, Row, Value, key};
+use crate::router::{Router, StackSource};
+use crate::rows::{Attribute, DeviceId, Event, EventType, NOT_APPLICABLE, Row, StackCells, Value, key};
 use crate::stack_text::StackTexts;
 use crate::tensor_words::{format_name, shape_text, type_name};
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
     Access, AccessMode, Action, BlockEvent, Device, KernelPhase, NoteEvent, NoteKind, Origin, Owners, PageSize, Phase,
-    Pool, Selection, SnapshotMemory, Stacks, State,
+    Pool, Selection, SnapshotMemory, StackId, Stacks, State,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -99,8 +99,7 @@ pub(crate) fn write_memory(
     process: u32,
 ) -> Result<(), ExportError> {
     let attributes = memory_attributes(event, sampled, state.owners);
-    let (python_stack, c_stack) = texts.cells(event.at.stack, state.stacks);
-    router.write(&Row {
+    let row = Row {
         id: event.at.event,
         event: match event.action {
             Action::Malloc => Event::Malloc,
@@ -114,9 +113,9 @@ pub(crate) fn write_memory(
         device: device_id(event.block.device),
         pointer: Some(event.block.address),
         attributes: attributes.all(),
-        python_stack,
-        c_stack,
-    })
+        stack: StackCells::NONE,
+    };
+    router.write(&row, event.at.stack, &mut StackSource { stacks: state.stacks, texts })
 }
 
 pub(crate) fn write_note(
@@ -190,11 +189,13 @@ pub(crate) fn write_note(
             };
             (Event::KernelLaunch, event_type, name.map(|name| name.text))
         }
-        NoteKind::Access(access) => return write_access(router, note, &access, timestamp_ns, process),
+        NoteKind::Access(access) => {
+            let source = &mut StackSource { stacks, texts };
+            return write_access(router, note, &access, source, timestamp_ns, process);
+        }
         _ => return Ok(()),
     };
-    let (python_stack, c_stack) = texts.cells(note.at.stack, stacks);
-    router.write(&Row {
+    let row = Row {
         id: note.at.event,
         event,
         event_type,
@@ -205,9 +206,9 @@ pub(crate) fn write_note(
         device: device_id(note.device),
         pointer: None,
         attributes: attributes.all(),
-        python_stack,
-        c_stack,
-    })
+        stack: StackCells::NONE,
+    };
+    router.write(&row, note.at.stack, &mut StackSource { stacks, texts })
 }
 
 /// Percentages as texts, with six decimals.
@@ -256,6 +257,7 @@ fn write_access(
     router: &mut Router<'_>,
     note: &NoteEvent<'_>,
     access: &Access<'_>,
+    source: &mut StackSource<'_, '_>,
     timestamp_ns: u64,
     process: u32,
 ) -> Result<(), ExportError> {
@@ -274,10 +276,10 @@ fn write_access(
     attributes.push(key::SHAPE, Value::Text(&shape));
     // The viewer knows an access by its block's number and address together, so there it goes by the block's.
     let pointer = match access.block {
-        Some(block) if router.is_database() => block.address,
+        Some(block) if router.is_for_viewer() => block.address,
         _ => access.address,
     };
-    router.write(&Row {
+    let row = Row {
         id: note.at.event,
         event: Event::Access,
         event_type: match access.mode {
@@ -292,9 +294,10 @@ fn write_access(
         device: device_id(note.device),
         pointer: Some(pointer),
         attributes: attributes.all(),
-        python_stack: "",
-        c_stack: "",
-    })
+        stack: StackCells::NONE,
+    };
+    // The operator's start has the stack.
+    router.write(&row, StackId::NONE, source)
 }
 
 fn device_id(device: Device) -> DeviceId {

@@ -1,10 +1,13 @@
 //! One recorded process to its files, in one pass over its events.
+use crate::brand::Brand;
 use crate::config_json::RunConfig;
-use crate::destination::{Brand, CONFIG_MODE, Format, PartialFile, create_directories, file_time};
+use crate::destination::{CONFIG_MODE, PartialFile, create_directories, file_time};
 use crate::error::ExportError;
 use crate::event_rows::{write_memory, write_note};
-use crate::router::Router;
-use crate::rows::{DeviceId, Event, EventType, Row};
+use crate::format::{Format, StackForm};
+use crate::room::{self, Claim, Room};
+use crate::router::{Making, Place, Router, StackSource};
+use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
 use memscope_model::{
     Action, BlockEvent, Device, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, State, TraceEvent, TraceSink,
@@ -97,7 +100,13 @@ pub type UsageLookup<'a> = dyn Fn(Device, u64) -> SampledUsage + 'a;
 pub struct ExportOptions<'a> {
     pub format: Format,
     pub brand: Brand,
+    /// Where rows have their stacks; `None`: of the host in a table, of devices in the rows.
+    pub stacks: Option<StackForm>,
     pub dump_events: DumpEvents,
+    /// Shared by exports that write at the same time.
+    pub room: &'a Room,
+    /// Called with what the user should know before a file is begun.
+    pub notice: &'a mut dyn FnMut(String),
     /// Called now and then with the fraction done.
     pub progress: &'a mut dyn FnMut(f64),
     /// Set from elsewhere, ends the export with [`ExportError::Cancelled`]; no file is left or replaced.
@@ -122,50 +131,89 @@ pub struct Exported {
 }
 
 /// Writes `device_<id>/dump/…` of each device with events, and `config.json`, into `directory`, replacing what an
-/// earlier export wrote. The events of the same pass go to `others`, too, all of them whatever becomes of the files.
-/// Fails only if the recording cannot be read or the export is cancelled.
+/// earlier export wrote there. The events of the same pass go to `others`, too, all of them whatever becomes of the
+/// files. Fails only if the recording cannot be read or the export is cancelled.
 pub fn export_process(
     process: &mut Process,
     directory: &Path,
     options: ExportOptions<'_>,
     others: &mut [&mut dyn TraceSink],
 ) -> Result<Exported, ExportError> {
-    let ExportOptions { format, brand, dump_events, progress, cancel, symbolizer, usage } = options;
+    let ExportOptions { format, brand, stacks, dump_events, room, notice, progress, cancel, symbolizer, usage } =
+        options;
     let start_ns = process.info().start_realtime_ns;
     let utc_offset = process.config("utc").and_then(|seconds| seconds.parse().ok());
-    let mut dump = Dump {
-        router: Ok(Router::new(directory, brand, format, file_time(directory, start_ns, utc_offset), usage)),
-        texts: StackTexts::new(symbolizer),
-        pid: process.info().pid,
-        dump_events,
-        levels: Levels::of(process),
-        usage,
-        cancel,
-        clock: RowClock::default(),
-        rows: 0,
-        seen: 0,
+    let time = file_time(directory, start_ns, utc_offset);
+    let place = Place { process_directory: directory, time: &time, brand, format, stacks };
+    let mut dump = Dump::new(process, &place, symbolizer, dump_events, usage, cancel);
+    let claim = match claim_room(process, &place, &mut dump, room, notice) {
+        Ok(claim) => {
+            dump.begin(Ok(Router::new(place, Making::Files, usage)));
+            claim
+        }
+        Err(refusal @ ExportError::NoRoom { .. }) => {
+            dump.begin(Err(refusal));
+            None
+        }
+        Err(error) => return Err(error),
     };
     let mut sinks: Vec<&mut dyn TraceSink> = Vec::with_capacity(others.len() + 1);
     sinks.extend(others.iter_mut().map(|sink| &mut **sink as &mut dyn TraceSink));
-    sinks.push(&mut dump);
+    if format != Format::NoFiles {
+        sinks.push(&mut dump);
+    }
     let outcome = process.run(&mut sinks, progress)?;
     if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
         return Err(ExportError::Cancelled);
     }
 
-    let Dump { router, texts, rows, pid, .. } = dump;
+    let Dump { router, mut texts, rows, pid, next_id, .. } = dump;
     let mut problems = texts.problems().to_vec();
-    let start = start_row(outcome.events, start_ns, outcome.first_time_ns, pid);
+    let start = start_row(next_id, start_ns, outcome.first_time_ns, pid);
+    let mut alive: Vec<u64> = outcome.live_blocks().map(|block| block.id.0).collect();
+    alive.sort_unstable();
+    let source = &mut StackSource { stacks: process.stacks(), texts: &mut texts };
     let (mut files, mut failures) = (Vec::new(), Vec::new());
-    match router.and_then(|router| router.finish(&start, &mut problems)) {
+    match router.and_then(|router| router.finish(&start, &alive, source, &mut problems)) {
         Ok(written) => files = written,
         Err(failure) => failures.push(failure),
     }
+    drop(claim);
     match write_config(process, directory) {
         Ok(written) => files.push(written),
         Err(failure) => failures.push(failure),
     }
     Ok(Exported { files, failures, rows, outcome, problems })
+}
+
+/// Refuses files that do not fit. Rows are counted, which is a pass of its own, only if the size of the recording does not
+/// tell that there is room.
+fn claim_room<'r>(
+    process: &mut Process,
+    place: &Place<'_>,
+    dump: &mut Dump<'_>,
+    room: &'r Room,
+    notice: &mut dyn FnMut(String),
+) -> Result<Option<Claim<'r>>, ExportError> {
+    if place.format == Format::NoFiles {
+        return Ok(None);
+    }
+    let directory = place.process_directory;
+    let most = room::most_bytes(process, place.stacks);
+    let surely_viewable = !place.format.is_for_viewer() || most <= room::VIEWER_FILE_LIMIT;
+    if surely_viewable && let Some(claim) = room.try_claim(directory, most) {
+        return Ok(Some(claim));
+    }
+    process.run(&mut [&mut *dump], &mut |_| {})?;
+    if dump.is_cancelled() {
+        return Err(ExportError::Cancelled);
+    }
+    let Ok(router) = &dump.router else { return Ok(None) };
+    let estimates = router.estimates();
+    let stacks_recorded = ["c", "py"].into_iter().any(|key| process.config(key).is_some_and(|depth| depth != "0"));
+    let claim = room.claim(directory, &estimates, stacks_recorded && router.has_inline_stacks())?;
+    room::beyond_viewer(place.format, &estimates).for_each(notice);
+    Ok(Some(claim))
 }
 
 /// The sink that writes rows.
@@ -181,20 +229,54 @@ struct Dump<'a> {
     clock: RowClock,
     rows: u64,
     seen: u64,
+    /// Larger than those of all rows.
+    next_id: u64,
 }
 
-impl Dump<'_> {
+impl<'a> Dump<'a> {
+    /// Ready to estimate the files.
+    fn new(
+        process: &Process,
+        place: &Place<'a>,
+        symbolizer: &'a mut Symbolizer,
+        dump_events: DumpEvents,
+        usage: Option<&'a UsageLookup<'a>>,
+        cancel: Option<&'a AtomicBool>,
+    ) -> Dump<'a> {
+        Dump {
+            router: Ok(Router::new(*place, Making::Estimates, usage)),
+            texts: StackTexts::new(symbolizer),
+            pid: process.info().pid,
+            dump_events,
+            levels: Levels::of(process),
+            usage,
+            cancel,
+            clock: RowClock::default(),
+            rows: 0,
+            seen: 0,
+            next_id: 0,
+        }
+    }
+
+    /// Another pass, to other files.
+    fn begin(&mut self, router: Result<Router<'a>, ExportError>) {
+        self.router = router;
+        (self.clock, self.rows, self.seen, self.next_id) = (RowClock::default(), 0, 0, 0);
+    }
+
     fn write(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> Result<(), ExportError> {
         let Dump { router, texts, clock, usage, pid, .. } = self;
         let Ok(router) = router else { return Ok(()) };
         match event {
             TraceEvent::Memory(event) | TraceEvent::Alive(event) if self.dump_events.wants(event) => {
                 self.rows += 1;
+                self.next_id = event.at.event + 1;
                 let sampled = sampled_usage(event, *usage);
                 write_memory(router, event, sampled, state, texts, clock.next(event.at.time_ns), *pid)
             }
             TraceEvent::Note(note) if self.dump_events.wants_note(note, self.levels) => {
                 self.rows += 1;
+                self.next_id = note.at.event + 1;
                 write_note(router, note, *usage, state.stacks, texts, clock.next(note.at.time_ns), *pid)
             }
             _ => Ok(()),
@@ -259,8 +341,7 @@ fn start_row(id: u64, start_ns: u64, first_ns: u64, process: u32) -> Row<'static
         device: DeviceId::Unknown,
         pointer: None,
         attributes: &[],
-        python_stack: "",
-        c_stack: "",
+        stack: StackCells::NONE,
     }
 }
 
@@ -285,6 +366,68 @@ mod tests {
         assert_eq!(times, [1, 2, 7, 8, 9, 10, 20, 21]);
         assert_eq!(clock.next(u64::MAX), i64::MAX as u64 - 1);
         assert_eq!(clock.next(u64::MAX), i64::MAX as u64 - 1);
+    }
+
+    /// Estimates and real sizes of the files of a recording with stacks, as blocks of which half are freed.
+    fn estimate_and_size(format: Format, stacks: StackForm, blocks: u32) -> (u64, u64) {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("msmemscope_31_20251203091122_ascend");
+        let mut spool = memscope_testkit::SpoolBuilder::new();
+        spool.config("c=20;py=20;cpu=1;npu=0;dir=/tmp");
+        let lane = spool.lane(1_234_567);
+        spool.code(lane, 0, "/home/user/project/train.py", "Trainer.training_step", 10).python_node(lane, 1, 0, 0, 0);
+        for node in 2..500 {
+            spool.unknown_node(lane, node, if node % 20 == 2 { 0 } else { node - 1 }, 0x7f00_0000 + u64::from(node));
+            spool.both(lane, 500 + node, node, 1);
+        }
+        for number in 0..blocks {
+            let (ticks, address) = (u64::from(number) * 300, 0x5500_0000_0000 + u64::from(number) * 4096);
+            spool.alloc(lane, ticks, address, u64::from(number) * 7 + 1, 502 + number % 498);
+            if number % 2 == 0 {
+                spool.free(lane, ticks + 150, address, 0);
+            }
+        }
+        spool.write(&directory).unwrap();
+        let mut process = Process::open(&directory).unwrap();
+        let place = Place {
+            process_directory: &directory,
+            time: "20251203091122",
+            brand: Brand::MsMemScope,
+            format,
+            stacks: Some(stacks),
+        };
+        let mut symbolizer = Symbolizer::new();
+        let mut dump = Dump::new(&process, &place, &mut symbolizer, DumpEvents::ALL, None, None);
+        process.run(&mut [&mut dump], &mut |_| {}).unwrap();
+        let estimates = dump.router.as_ref().unwrap().estimates();
+        assert_eq!(estimates.len(), 1);
+        let options = ExportOptions {
+            format,
+            brand: Brand::MsMemScope,
+            stacks: Some(stacks),
+            dump_events: DumpEvents::ALL,
+            room: &Room::default(),
+            notice: &mut |text| panic!("{text}"),
+            progress: &mut |_| {},
+            cancel: None,
+            symbolizer: &mut Symbolizer::new(),
+            usage: None,
+        };
+        let exported = export_process(&mut process, &directory, options, &mut []).unwrap();
+        let dumps = exported.files.iter().filter(|file| !file.ends_with(CONFIG_FILE));
+        (estimates[0].bytes, dumps.map(|file| std::fs::metadata(file).unwrap().len()).sum())
+    }
+
+    #[test]
+    fn a_file_is_estimated_a_little_larger_than_it_becomes() {
+        for format in [Format::Csv, Format::Db] {
+            for stacks in StackForm::ALL {
+                let (estimate, size) = estimate_and_size(format, stacks, 4000);
+                // Headers and the last page are not in it.
+                assert!(estimate + 40_000 >= size, "{format:?} {stacks:?}: {estimate} of {size}");
+                assert!(estimate <= size + size / 8, "{format:?} {stacks:?}: {estimate} of {size}");
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! [`export_process`] streams the events of a [`memscope_model::Process`] once and writes, for each device,
 //! `device_<id>/dump/memscope_dump_<time>.csv` or `.db`, and the run's `config.json`. The rows and their words are in
-//! [`rows`], the two forms in [`csv`] and [`sqlite`]. A file appears under its name when it is complete, not before.
+//! [`rows`], the forms in [`csv`] and [`sqlite`], the list of them in [`format`](mod@format). A file appears under its
+//! name when it is complete, not before, and is not begun where there is no room for it.
 //!
 //! The caller's duties: show [`Exported::problems`] to the user.
 //!
@@ -10,6 +11,7 @@
 //! live blocks; of the files, what is being written and what waits for it.
 #![forbid(unsafe_code)]
 
+pub mod brand;
 pub mod config_json;
 pub mod csv;
 mod destination;
@@ -17,14 +19,20 @@ mod digits;
 mod error;
 mod event_rows;
 mod export;
+pub mod format;
 mod pairing;
+mod room;
 mod router;
 pub mod rows;
 pub mod sqlite;
+mod stack_table;
 mod stack_text;
 mod tensor_words;
 mod worker;
 
-pub use destination::{Brand, Format, dump_path, file_time};
+pub use brand::Brand;
+pub use destination::file_time;
 pub use error::ExportError;
 pub use export::{CONFIG_FILE, DumpEvents, ExportOptions, Exported, SampledUsage, UsageLookup, export_process};
+pub use format::{Format, StackForm};
+pub use room::Room;

@@ -19,8 +19,15 @@ pub(crate) enum Unpaired {
 /// The blocks that are alive in the table, by pool and address.
 #[derive(Default)]
 pub(crate) struct Pairing {
-    live: FxHashMap<(EventType, u64), u64>,
+    live: FxHashMap<(EventType, u64), LiveRow>,
     pub(crate) counts: UnpairedCounts,
+}
+
+#[derive(Clone, Copy)]
+struct LiveRow {
+    block: u64,
+    row: u64,
+    size: u64,
 }
 
 /// How many rows were put aside, by reason.
@@ -52,12 +59,25 @@ impl Pairing {
         admitted
     }
 
+    /// The rows in the table that allocated the given blocks, whose numbers ascend, and the blocks' sizes. Not all that is alive in the table is
+    /// in the process: frees may not have been asked for.
+    pub(crate) fn rows_of(&self, blocks: &[u64]) -> impl Iterator<Item = (u64, u64)> {
+        let mut rows: Vec<(u64, u64)> = self
+            .live
+            .values()
+            .filter(|live| blocks.binary_search(&live.block).is_ok())
+            .map(|live| (live.row, live.size))
+            .collect();
+        rows.sort_unstable();
+        rows.into_iter()
+    }
+
     fn admit_malloc(&mut self, row: &Row<'_>) -> Result<(), Unpaired> {
         let (key, block) = identity(row)?;
         match self.live.entry(key) {
             std::collections::hash_map::Entry::Occupied(_) => Err(Unpaired::Address),
             std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(block);
+                free.insert(LiveRow { block, row: row.id, size: row.size().unwrap_or(0) });
                 Ok(())
             }
         }
@@ -66,7 +86,7 @@ impl Pairing {
     fn admit_free(&mut self, row: &Row<'_>) -> Result<(), Unpaired> {
         let (key, block) = identity(row)?;
         match self.live.entry(key) {
-            std::collections::hash_map::Entry::Occupied(live) if *live.get() == block => {
+            std::collections::hash_map::Entry::Occupied(live) if live.get().block == block => {
                 live.remove();
                 Ok(())
             }

@@ -1,123 +1,184 @@
 //! Rows to the file of their device.
-use crate::csv::CsvWriter;
-use crate::destination::{Brand, DUMP_MODE, Format, PartialFile, create_directories, dump_path};
+use crate::brand::Brand;
+use crate::destination::{PartialFile, create_directories, file_names};
 use crate::error::ExportError;
 use crate::export::{SampledUsage, UsageLookup};
-use crate::rows::{Attribute, DeviceId, EventType, Row, Value, key};
-use crate::sqlite::{DbWriter, Written};
-use memscope_model::Device;
+use crate::format::{DumpWriter, FileNames, Format, FormatFiles, StackForm};
+use crate::room::FileEstimate;
+use crate::rows::{Attribute, DeviceId, EventType, FrameRow, Row, StackCells, Value, key};
+use crate::stack_table::StackTable;
+use crate::stack_text::StackTexts;
+use memscope_model::{Device, StackId, Stacks};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// What MindStudio Insight takes at most.
-const VIEWER_FILE_LIMIT: u64 = 20 << 30;
+/// Which files, and where.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'p> {
+    pub(crate) process_directory: &'p Path,
+    /// In the names of files.
+    pub(crate) time: &'p str,
+    pub(crate) brand: Brand,
+    pub(crate) format: Format,
+    /// `None`: of the host in a table, of devices in the rows.
+    pub(crate) stacks: Option<StackForm>,
+}
+
+impl Place<'_> {
+    fn names(&self, device: DeviceId) -> FileNames {
+        file_names(self.process_directory, device, self.brand, self.time, self.format)
+    }
+
+    fn stack_form(&self, device: DeviceId) -> StackForm {
+        self.stacks.unwrap_or(match device {
+            DeviceId::Cpu => StackForm::Table,
+            DeviceId::Npu(_) | DeviceId::Unknown => StackForm::Inline,
+        })
+    }
+}
 
 /// The files of one process, each opened at the first row of its device.
 pub(crate) struct Router<'p> {
-    process_directory: &'p Path,
-    brand: Brand,
-    format: Format,
-    time: String,
+    place: Place<'p>,
+    making: Making,
     files: BTreeMap<DeviceId, DumpFile>,
     /// Rows of no device in particular so far: a file opened later begins with them. They are few.
     undirected: Vec<OwnedRow>,
     usage: Option<&'p UsageLookup<'p>>,
 }
 
-struct DumpFile {
-    // Before the partial file, so that a database is closed before its file is removed.
-    sink: Sink,
-    partial: PartialFile,
+/// What becomes of rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Making {
+    Files,
+    Estimates,
 }
 
-enum Sink {
-    Csv(CsvWriter<File>),
-    Db(DbWriter),
+/// What is known about the stacks of rows.
+pub(crate) struct StackSource<'a, 's> {
+    pub(crate) stacks: &'a Stacks,
+    pub(crate) texts: &'a mut StackTexts<'s>,
+}
+
+struct DumpFile {
+    target: Target,
+    /// `None`: rows have their stacks in them.
+    table: Option<StackTable>,
+}
+
+enum Target {
+    Writer(Box<dyn DumpWriter>),
+    Estimate { of: &'static FormatFiles, bytes: u64 },
 }
 
 impl<'p> Router<'p> {
-    pub(crate) fn new(
-        process_directory: &'p Path,
-        brand: Brand,
-        format: Format,
-        time: String,
-        usage: Option<&'p UsageLookup<'p>>,
-    ) -> Router<'p> {
-        Router { process_directory, brand, format, time, files: BTreeMap::new(), undirected: Vec::new(), usage }
+    pub(crate) fn new(place: Place<'p>, making: Making, usage: Option<&'p UsageLookup<'p>>) -> Router<'p> {
+        Router { place, making, files: BTreeMap::new(), undirected: Vec::new(), usage }
     }
 
     /// Whether the rows are for MindStudio Insight.
-    pub(crate) fn is_database(&self) -> bool {
-        self.format == Format::Db
+    pub(crate) fn is_for_viewer(&self) -> bool {
+        self.place.format.is_for_viewer()
     }
 
-    pub(crate) fn write(&mut self, row: &Row<'_>) -> Result<(), ExportError> {
+    /// The row comes without its stack cells.
+    pub(crate) fn write(
+        &mut self,
+        row: &Row<'_>,
+        stack: StackId,
+        source: &mut StackSource<'_, '_>,
+    ) -> Result<(), ExportError> {
         if row.device == DeviceId::Unknown {
-            self.undirected.push(OwnedRow::of(row));
-            let usage = self.usage;
-            return self.files.iter_mut().try_for_each(|(device, file)| file.write_undirected(*device, row, usage));
+            self.undirected.push(OwnedRow::of(row, stack));
+            for (device, file) in &mut self.files {
+                file.write_undirected(*device, row, stack, source, self.usage)?;
+            }
+            return Ok(());
         }
         if let Some(file) = self.files.get_mut(&row.device) {
-            return file.write(row);
+            return file.write(row, stack, source);
         }
-        let path = dump_path(self.process_directory, row.device, self.brand, &self.time, self.format);
-        let mut file = DumpFile::create(&path, self.brand, self.format)?;
+        let Some(mut file) = DumpFile::create(&self.place, self.making, row.device)? else { return Ok(()) };
         for earlier in &self.undirected {
-            earlier.with(|earlier| file.write_undirected(row.device, earlier, self.usage))?;
+            earlier.with(|earlier, stack| file.write_undirected(row.device, earlier, stack, source, self.usage))?;
         }
-        file.write(row)?;
+        file.write(row, stack, source)?;
         self.files.insert(row.device, file);
         Ok(())
     }
 
-    /// Completes all files and gives them their names. `start` is the row that says when recording began.
-    pub(crate) fn finish(self, start: &Row<'_>, problems: &mut Vec<String>) -> Result<Vec<PathBuf>, ExportError> {
+    /// Completes all files and gives them their names. `start` is the row that says when recording began, `alive` the
+    /// numbers of the blocks that were never freed.
+    pub(crate) fn finish(
+        self,
+        start: &Row<'_>,
+        alive: &[u64],
+        source: &mut StackSource<'_, '_>,
+        problems: &mut Vec<String>,
+    ) -> Result<Vec<PathBuf>, ExportError> {
         if self.files.is_empty() && !self.undirected.is_empty() {
             problems.push(format!("{} events belong to no device and were not written", self.undirected.len()));
         }
         // No file gets its name before all are complete.
         let mut complete = Vec::new();
         for (device, mut file) in self.files {
-            file.make_viewable(device, start, self.usage)?;
-            complete.push(file.complete(self.brand, problems)?);
+            if matches!(&file.target, Target::Writer(writer) if writer.wants_second_row()) {
+                file.write_undirected(device, start, StackId::NONE, source, self.usage)?;
+            }
+            if let Target::Writer(writer) = file.target {
+                complete.extend(writer.finish(alive, problems)?);
+            }
         }
         complete.into_iter().map(PartialFile::commit).collect()
+    }
+
+    /// Whether rows of some file have their stacks in them.
+    pub(crate) fn has_inline_stacks(&self) -> bool {
+        self.files.values().any(|file| file.table.is_none())
+    }
+
+    /// What the files would take.
+    pub(crate) fn estimates(&self) -> Vec<FileEstimate> {
+        let files = self.files.iter().filter_map(|(device, file)| match &file.target {
+            Target::Estimate { bytes, .. } => {
+                Some(FileEstimate { dump: self.place.names(*device).dump, bytes: *bytes })
+            }
+            Target::Writer(_) => None,
+        });
+        files.collect()
     }
 }
 
 impl DumpFile {
-    fn create(path: &Path, brand: Brand, format: Format) -> Result<DumpFile, ExportError> {
-        if let Some(directory) = path.parent() {
-            create_directories(directory)?;
-        }
-        let partial = PartialFile::create(path, DUMP_MODE)?;
-        let sink = match format {
-            Format::Csv => Sink::Csv(CsvWriter::new(partial.file().try_clone().map_err(ExportError::write(path))?)),
-            Format::Db => Sink::Db(DbWriter::create(partial.temporary(), brand).map_err(ExportError::database(path))?),
+    /// `None` if the format has no files.
+    fn create(place: &Place<'_>, making: Making, device: DeviceId) -> Result<Option<DumpFile>, ExportError> {
+        let Some(of) = place.format.files() else { return Ok(None) };
+        let target = match making {
+            Making::Estimates => Target::Estimate { of, bytes: 0 },
+            Making::Files => {
+                let names = place.names(device);
+                if let Some(directory) = names.dump.parent() {
+                    create_directories(directory)?;
+                }
+                Target::Writer((of.open)(&names)?)
+            }
         };
-        Ok(DumpFile { sink, partial })
+        let table = (place.stack_form(device) == StackForm::Table).then(StackTable::default);
+        Ok(Some(DumpFile { target, table }))
     }
 
-    fn write(&mut self, row: &Row<'_>) -> Result<(), ExportError> {
-        match &mut self.sink {
-            Sink::Csv(writer) => writer.write(row).map_err(ExportError::write(self.partial.target())),
-            Sink::Db(writer) => writer.write(row).map_err(ExportError::database(self.partial.target())),
-        }
-    }
-
-    /// A database whose rows all have one timestamp is refused by MindStudio Insight. Times of rows increase strictly,
-    /// so that is the case of a single row; the moment recording began is a second one.
-    fn make_viewable(
-        &mut self,
-        device: DeviceId,
-        start: &Row<'_>,
-        usage: Option<&UsageLookup<'_>>,
-    ) -> Result<(), ExportError> {
-        match &self.sink {
-            Sink::Db(writer) if writer.paired_rows() == 1 => self.write_undirected(device, start, usage),
-            _ => Ok(()),
-        }
+    fn write(&mut self, row: &Row<'_>, stack: StackId, source: &mut StackSource<'_, '_>) -> Result<(), ExportError> {
+        let DumpFile { target, table } = self;
+        let StackSource { stacks, texts } = source;
+        let stack = match table {
+            _ if stack == StackId::NONE => StackCells::NONE,
+            Some(table) => table.cells(stack, stacks, texts, &mut |row| target.frame(row))?,
+            None => {
+                let (python, c) = texts.cells(stack, stacks);
+                return target.row(&Row { stack: StackCells::Inline { python, c }, ..*row });
+            }
+        };
+        target.row(&Row { stack, ..*row })
     }
 
     /// A row of no device, in the file of `device`: where tracing begins, each file says how much of its device is free.
@@ -125,6 +186,8 @@ impl DumpFile {
         &mut self,
         device: DeviceId,
         row: &Row<'_>,
+        stack: StackId,
+        source: &mut StackSource<'_, '_>,
         usage: Option<&UsageLookup<'_>>,
     ) -> Result<(), ExportError> {
         let sampled = match (row.event_type, device, usage) {
@@ -133,45 +196,30 @@ impl DumpFile {
             }
             _ => SampledUsage::default(),
         };
-        let Some((free, total)) = sampled.free_and_total() else { return self.write(row) };
+        let Some((free, total)) = sampled.free_and_total() else { return self.write(row, stack, source) };
         let attributes = [
             Attribute { key: key::FREE, value: Value::Integer(free) },
             Attribute { key: key::TOTAL, value: Value::Integer(total) },
         ];
-        self.write(&Row { attributes: &attributes, ..*row })
-    }
-
-    fn complete(self, brand: Brand, problems: &mut Vec<String>) -> Result<PartialFile, ExportError> {
-        let DumpFile { sink, partial } = self;
-        let target = partial.target();
-        match sink {
-            Sink::Csv(writer) => writer.finish().map_err(ExportError::write(target))?,
-            Sink::Db(writer) => {
-                let written = writer.finish().map_err(ExportError::database(target))?;
-                let size = partial.file().metadata().map_err(ExportError::write(target))?.len();
-                note_for_viewers(target, brand, &written, size, problems);
-            }
-        }
-        Ok(partial)
+        self.write(&Row { attributes: &attributes, ..*row }, stack, source)
     }
 }
 
-/// What a viewer will not show of a database, and why.
-fn note_for_viewers(path: &Path, brand: Brand, written: &Written, size: u64, problems: &mut Vec<String>) {
-    let Written { device_rows, unpaired } = written;
-    if unpaired.total() > 0 {
-        problems.push(format!(
-            "{}: {} rows are in table {} because MindStudio Insight cannot pair them: {unpaired}",
-            path.display(),
-            unpaired.total(),
-            brand.unpaired_table(),
-        ));
+impl Target {
+    fn row(&mut self, row: &Row<'_>) -> Result<(), ExportError> {
+        match self {
+            Target::Writer(writer) => writer.row(row)?,
+            Target::Estimate { of, bytes } => *bytes += (of.row_bytes)(row),
+        }
+        Ok(())
     }
-    if *device_rows == 0 {
-        problems.push(format!("{}: MindStudio Insight will refuse it, it has no block to show", path.display()));
-    }
-    if size > VIEWER_FILE_LIMIT {
-        problems.push(format!("{}: MindStudio Insight refuses files above 20 GiB", path.display()));
+
+    fn frame(&mut self, row: &FrameRow<'_>) -> Result<(), ExportError> {
+        match self {
+            Target::Writer(writer) => writer.frame(row)?,
+            Target::Estimate { of, bytes } => *bytes += (of.frame_bytes)(row),
+        }
+        Ok(())
     }
 }
 
@@ -181,8 +229,7 @@ struct OwnedRow {
     row: Row<'static>,
     name: Option<String>,
     attributes: Vec<(&'static str, OwnedValue)>,
-    python_stack: String,
-    c_stack: String,
+    stack: StackId,
 }
 
 enum OwnedValue {
@@ -202,7 +249,7 @@ impl OwnedValue {
 }
 
 impl OwnedRow {
-    fn of(row: &Row<'_>) -> OwnedRow {
+    fn of(row: &Row<'_>, stack: StackId) -> OwnedRow {
         let own = |value| match value {
             Value::Integer(value) => OwnedValue::Integer(value),
             Value::Address(value) => OwnedValue::Address(value),
@@ -220,26 +267,18 @@ impl OwnedRow {
                 device: row.device,
                 pointer: row.pointer,
                 attributes: &[],
-                python_stack: "",
-                c_stack: "",
+                stack: StackCells::NONE,
             },
             name: row.name.map(str::to_owned),
             attributes: row.attributes.iter().map(|attribute| (attribute.key, own(attribute.value))).collect(),
-            python_stack: row.python_stack.to_owned(),
-            c_stack: row.c_stack.to_owned(),
+            stack,
         }
     }
 
-    fn with<T>(&self, use_row: impl FnOnce(&Row<'_>) -> T) -> T {
+    fn with<T>(&self, use_row: impl FnOnce(&Row<'_>, StackId) -> T) -> T {
         let attributes: Vec<Attribute<'_>> =
             self.attributes.iter().map(|(key, value)| Attribute { key, value: value.lend() }).collect();
-        use_row(&Row {
-            name: self.name.as_deref(),
-            attributes: &attributes,
-            python_stack: &self.python_stack,
-            c_stack: &self.c_stack,
-            ..self.row
-        })
+        use_row(&Row { name: self.name.as_deref(), attributes: &attributes, ..self.row }, self.stack)
     }
 }
 
@@ -248,6 +287,7 @@ mod tests {
     use super::*;
     use crate::rows::Event;
     use memscope_model::Pool;
+    use memscope_symbols::Symbolizer;
     use std::fs;
 
     const ATTRIBUTES: [Attribute<'static>; 2] = [
@@ -267,8 +307,7 @@ mod tests {
             device,
             pointer: Some(0x10),
             attributes: &ATTRIBUTES,
-            python_stack: "",
-            c_stack: "",
+            stack: StackCells::NONE,
         }
     }
 
@@ -284,42 +323,88 @@ mod tests {
             timestamp_ns: 50,
             pointer: None,
             attributes,
-            c_stack: "main",
             ..malloc(DeviceId::Unknown)
         }
+    }
+
+    fn place(root: &Path, format: Format, stacks: Option<StackForm>) -> Place<'_> {
+        Place { process_directory: root, time: "1", brand: Brand::MsMemScope, format, stacks }
+    }
+
+    /// Stacks `f < main` of C, and `train` of Python.
+    fn two_stacks() -> (Stacks, StackId, StackId) {
+        let mut stacks = Stacks::default();
+        let native = stacks.intern_texts(["f", "main"].into_iter(), [].into_iter());
+        let both = stacks.intern_texts(["g", "main"].into_iter(), ["train, \"it\""].into_iter());
+        (stacks, native, both)
     }
 
     #[test]
     fn each_device_has_its_file_and_a_row_of_no_device_is_in_all_at_its_time() {
         let root = tempfile::tempdir().unwrap();
-        let mut router = Router::new(root.path(), Brand::MsMemScope, Format::Csv, "1".to_owned(), None);
-        router.write(&start()).unwrap();
+        let (stacks, native, _) = two_stacks();
+        let mut symbolizer = Symbolizer::new();
+        let source = &mut StackSource { stacks: &stacks, texts: &mut StackTexts::new(&mut symbolizer) };
+        let mut router = Router::new(place(root.path(), Format::Csv, None), Making::Files, None);
+        router.write(&start(), native, source).unwrap();
         for device in [DeviceId::Npu(3), DeviceId::Cpu] {
-            router.write(&malloc(device)).unwrap();
+            router.write(&malloc(device), StackId::NONE, source).unwrap();
         }
-        router.write(&start()).unwrap();
+        router.write(&start(), native, source).unwrap();
         let mut problems = Vec::new();
-        let files = router.finish(&start(), &mut problems).unwrap();
-        let expected = ["device_cpu/dump/memscope_dump_1.csv", "device_3/dump/memscope_dump_1.csv"];
+        let files = router.finish(&start(), &[], source, &mut problems).unwrap();
+        let expected = [
+            "device_cpu/dump/memscope_dump_1.csv",
+            "device_cpu/dump/memscope_stacks_1.csv",
+            "device_3/dump/memscope_dump_1.csv",
+        ];
         assert_eq!(files, expected.map(|name| root.path().join(name)));
-        for (file, device) in files.iter().zip(["cpu", "3"]) {
+        for (file, device, stack) in [(&files[0], "cpu", "#2"), (&files[2], "3", "\"f\nmain\"")] {
             let text = fs::read_to_string(file).unwrap();
-            let lines: Vec<&str> = text.lines().skip(1).collect();
+            let rows = text.split_once('\n').unwrap().1;
             let own =
-                format!("0,MALLOC,HOST,N/A,100,7,8,{device},0x0000000000000010,\"{{allocation_id:1,size:64}}\",,");
-            let shared = "0,SYSTEM,START_TRACE,\"x,y\",50,7,8,N/A,N/A,\"{free:3,owner:a\"\"b}\",,\"main\"";
-            assert_eq!(lines, [shared, own.as_str(), shared]);
+                format!("0,MALLOC,HOST,N/A,100,7,8,{device},0x0000000000000010,\"{{allocation_id:1,size:64}}\",,\n");
+            let shared = format!("0,SYSTEM,START_TRACE,\"x,y\",50,7,8,N/A,N/A,\"{{free:3,owner:a\"\"b}}\",,{stack}\n");
+            assert_eq!(rows, format!("{shared}{own}{shared}"));
         }
+        assert_eq!(fs::read_to_string(&files[1]).unwrap(), "ID,Caller,Frame\n1,,\"main\"\n2,1,\"f\"\n");
         assert_eq!(problems, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_table_has_each_frame_below_its_caller_once_and_each_text_once() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut stacks, native, both) = two_stacks();
+        let recursive = stacks.intern_texts(["f", "f", "main"].into_iter(), [].into_iter());
+        let mut symbolizer = Symbolizer::new();
+        let source = &mut StackSource { stacks: &stacks, texts: &mut StackTexts::new(&mut symbolizer) };
+        let mut router = Router::new(place(root.path(), Format::Csv, None), Making::Files, None);
+        let row = malloc(DeviceId::Cpu);
+        for stack in [both, native, recursive, both] {
+            router.write(&row, stack, source).unwrap();
+        }
+        let files = router.finish(&start(), &[], source, &mut Vec::new()).unwrap();
+        let cells: Vec<String> = fs::read_to_string(&files[0])
+            .unwrap()
+            .lines()
+            .skip(1)
+            .map(|line| line.rsplit_once("\",").unwrap().1.to_owned())
+            .collect();
+        assert_eq!(cells, ["#1,#3", ",#4", ",#5", "#1,#3"]);
+        let table = "ID,Caller,Frame\n1,,\"train, \"\"it\"\"\"\n2,,\"main\"\n3,2,\"g\"\n4,2,\"f\"\n5,4,#4\n";
+        assert_eq!(fs::read_to_string(&files[1]).unwrap(), table);
     }
 
     #[test]
     fn rows_of_no_device_without_a_file_are_reported() {
         let root = tempfile::tempdir().unwrap();
-        let mut router = Router::new(root.path(), Brand::MsMemScope, Format::Db, "1".to_owned(), None);
-        router.write(&start()).unwrap();
+        let (stacks, _, _) = two_stacks();
+        let mut symbolizer = Symbolizer::new();
+        let source = &mut StackSource { stacks: &stacks, texts: &mut StackTexts::new(&mut symbolizer) };
+        let mut router = Router::new(place(root.path(), Format::Db, None), Making::Files, None);
+        router.write(&start(), StackId::NONE, source).unwrap();
         let mut problems = Vec::new();
-        assert!(router.finish(&start(), &mut problems).unwrap().is_empty());
+        assert!(router.finish(&start(), &[], source, &mut problems).unwrap().is_empty());
         assert_eq!(problems.len(), 1);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
     }
@@ -328,41 +413,16 @@ mod tests {
     fn an_abandoned_export_leaves_no_file_of_any_device() {
         for format in [Format::Csv, Format::Db] {
             let root = tempfile::tempdir().unwrap();
-            let mut router = Router::new(root.path(), Brand::MsLeaks, format, "1".to_owned(), None);
-            router.write(&malloc(DeviceId::Cpu)).unwrap();
-            router.write(&malloc(DeviceId::Npu(0))).unwrap();
+            let (stacks, native, _) = two_stacks();
+            let mut symbolizer = Symbolizer::new();
+            let source = &mut StackSource { stacks: &stacks, texts: &mut StackTexts::new(&mut symbolizer) };
+            let mut router = Router::new(place(root.path(), format, None), Making::Files, None);
+            router.write(&malloc(DeviceId::Cpu), native, source).unwrap();
+            router.write(&malloc(DeviceId::Npu(0)), native, source).unwrap();
             drop(router);
             for device in ["device_cpu", "device_0"] {
                 assert_eq!(fs::read_dir(root.path().join(device).join("dump")).unwrap().count(), 0);
             }
         }
-    }
-
-    fn assert_refused_for_room(file: DumpFile, directory: &Path, name: &str, reason: &str) {
-        let error = file.complete(Brand::MsMemScope, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains(name) && !error.contains("partial") && error.contains(reason), "{error}");
-        assert_eq!(fs::read_dir(directory).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_full_disk_is_told_with_the_name_of_the_file_and_leaves_none() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("memscope_dump_1.csv");
-        let mut file = DumpFile::create(&path, Brand::MsMemScope, Format::Csv).unwrap();
-        // The device that takes no byte.
-        file.sink = Sink::Csv(CsvWriter::new(File::options().write(true).open("/dev/full").unwrap()));
-        assert_refused_for_room(file, root.path(), "memscope_dump_1.csv", "No space left");
-
-        let path = root.path().join("memscope_dump_1.db");
-        let mut file = DumpFile::create(&path, Brand::MsMemScope, Format::Db).unwrap();
-        if let Sink::Db(writer) = &file.sink {
-            writer.allow_pages(4);
-        }
-        for id in 0..1000 {
-            let attributes = [Attribute { key: key::ALLOCATION_ID, value: Value::Integer(id) }, ATTRIBUTES[1]];
-            let row = Row { pointer: Some(id), attributes: &attributes, ..malloc(DeviceId::Cpu) };
-            file.write(&row).unwrap();
-        }
-        assert_refused_for_room(file, root.path(), "memscope_dump_1.db", "full");
     }
 }

@@ -18,6 +18,12 @@ pub const COLUMNS: [&str; 12] = [
     "Call Stack(C)",
 ];
 
+/// The header of the csv of stacks and the columns of its table.
+pub const STACK_COLUMNS: [&str; 3] = ["ID", "Caller", "Frame"];
+
+/// Before a number, in a cell: what the row of that number in the table of stacks says.
+pub const REFERENCE: u8 = b'#';
+
 /// A cell that has nothing to say.
 pub const NOT_APPLICABLE: &str = "N/A";
 
@@ -197,9 +203,37 @@ pub struct Row<'a> {
     pub device: DeviceId,
     pub pointer: Option<u64>,
     pub attributes: &'a [Attribute<'a>],
-    /// One frame a line, innermost first; empty if no stack was recorded.
-    pub python_stack: &'a str,
-    pub c_stack: &'a str,
+    pub stack: StackCells<'a>,
+}
+
+/// The two cells of a row that say where it comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StackCells<'a> {
+    /// One frame a line, innermost first; empty if none was recorded.
+    Inline { python: &'a str, c: &'a str },
+    /// The innermost frame's row in the table of stacks; 0 if none was recorded.
+    Table { python: u32, c: u32 },
+}
+
+impl StackCells<'static> {
+    pub const NONE: StackCells<'static> = StackCells::Inline { python: "", c: "" };
+}
+
+/// A row of the table of stacks: a frame below its caller. Each is there once, its caller before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameRow<'a> {
+    /// From 1.
+    pub id: u32,
+    /// 0 of the outermost frame.
+    pub caller: u32,
+    pub frame: FrameCell<'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameCell<'a> {
+    Text(&'a str),
+    /// The text is that of an earlier row.
+    SameAs(u32),
 }
 
 impl Row<'_> {

@@ -1,19 +1,27 @@
-//! The call stack cells of a row, rendered once for each distinct frame and kept for stacks that come again.
+//! Frames as lines of text, rendered once for each distinct one, and the call stack cells made of them.
 use memscope_model::{Frame, StackId, Stacks};
 use memscope_symbols::{Symbolizer, python_line, render_c, render_python};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Texts of whole stacks are kept up to this many bytes, then all forgotten: those in use come back at once, and
 /// frames, which cost the symbol lookups, are never forgotten.
 const KEPT_STACK_BYTES: usize = 64 << 20;
 
+/// Number of a distinct line, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Line(pub(crate) u32);
+
 /// Renders stacks of one process.
 pub(crate) struct StackTexts<'s> {
     symbolizer: &'s mut Symbolizer,
-    frame_text: String,
-    frames: FxHashMap<Frame, Range<usize>>,
+    lines: Vec<Arc<str>>,
+    by_text: FxHashMap<Arc<str>, Line>,
+    /// Lines of frames, one frame's after the other's.
+    of_frames: Vec<Line>,
+    by_frame: FxHashMap<Frame, Range<usize>>,
     stack_text: String,
     stacks: FxHashMap<StackId, Cells>,
 }
@@ -30,11 +38,46 @@ impl<'s> StackTexts<'s> {
     pub(crate) fn new(symbolizer: &'s mut Symbolizer) -> StackTexts<'s> {
         StackTexts {
             symbolizer,
-            frame_text: String::new(),
-            frames: FxHashMap::default(),
+            lines: Vec::new(),
+            by_text: FxHashMap::default(),
+            of_frames: Vec::new(),
+            by_frame: FxHashMap::default(),
             stack_text: String::new(),
             stacks: FxHashMap::default(),
         }
+    }
+
+    /// The lines of a frame: functions that were inlined at its address, innermost first, and the one it is in. Two
+    /// instructions of one line have the same.
+    pub(crate) fn lines(&mut self, frame: Frame, stacks: &Stacks) -> Range<usize> {
+        if let Some(known) = self.by_frame.get(&frame) {
+            return known.clone();
+        }
+        let start = self.of_frames.len();
+        for text in frame_text(frame, stacks, self.symbolizer).split('\n') {
+            let line = match self.by_text.get(text) {
+                Some(known) => *known,
+                None => {
+                    let (text, next): (Arc<str>, Line) = (text.into(), Line(self.lines.len() as u32));
+                    self.lines.push(text.clone());
+                    self.by_text.insert(text, next);
+                    next
+                }
+            };
+            self.of_frames.push(line);
+        }
+        let lines = start..self.of_frames.len();
+        self.by_frame.insert(frame, lines.clone());
+        lines
+    }
+
+    /// One of [`StackTexts::lines`].
+    pub(crate) fn line(&self, place: usize) -> Line {
+        self.of_frames[place]
+    }
+
+    pub(crate) fn text(&self, line: Line) -> &str {
+        &self.lines[line.0 as usize]
     }
 
     /// The Python and the C cell: one frame a line, innermost first, empty if nothing was recorded.
@@ -69,16 +112,14 @@ impl<'s> StackTexts<'s> {
     }
 
     fn push_frames(&mut self, frames: impl Iterator<Item = Frame>, stacks: &Stacks) {
-        for (depth, frame) in frames.enumerate() {
-            if depth > 0 {
-                self.stack_text.push('\n');
+        let start = self.stack_text.len();
+        for frame in frames {
+            for place in self.lines(frame, stacks) {
+                if self.stack_text.len() > start {
+                    self.stack_text.push('\n');
+                }
+                self.stack_text.push_str(&self.lines[self.of_frames[place].0 as usize]);
             }
-            let range = self.frames.entry(frame).or_insert_with(|| {
-                let start = self.frame_text.len();
-                self.frame_text.push_str(&frame_text(frame, stacks, self.symbolizer));
-                start..self.frame_text.len()
-            });
-            self.stack_text.push_str(&self.frame_text[range.clone()]);
         }
     }
 }

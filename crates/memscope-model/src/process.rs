@@ -53,6 +53,11 @@ impl Process {
         self.settings.get(key)
     }
 
+    /// How much was recorded, known without reading it: bytes of records.
+    pub fn recorded_bytes(&self) -> u64 {
+        self.spool.recorded_bytes()
+    }
+
     /// The stacks met so far; ids of an earlier pass stay valid.
     pub fn stacks(&self) -> &Stacks {
         match &self.pass {

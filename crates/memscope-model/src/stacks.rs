@@ -63,18 +63,12 @@ struct Node {
     frame: Frame,
 }
 
-/// The number of a frame below its caller, in the prefix tree of stacks; 0 is none. Stacks that share their outer frames
-/// share nodes, so whatever depends on the way from the root is worth keeping by node.
+/// The number of a frame below its callers, from 1 in the order in which they are met; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct NodeId(u32);
+pub struct NodeId(pub u32);
 
 impl NodeId {
     pub const NONE: NodeId = NodeId(0);
-
-    /// A place in a list with one entry a node.
-    pub fn index(self) -> Option<usize> {
-        (self.0 as usize).checked_sub(1)
-    }
 }
 
 /// The innermost nodes of a stack's two parts.
@@ -176,15 +170,20 @@ impl Stacks {
         self.frames(self.parts(stack).python)
     }
 
-    /// The innermost nodes of a stack's native and of its Python part.
-    pub fn nodes(&self, stack: StackId) -> (NodeId, NodeId) {
-        let parts = self.parts(stack);
-        (parts.c, parts.python)
+    /// The innermost native node of a stack.
+    pub fn c_node(&self, stack: StackId) -> NodeId {
+        self.parts(stack).c
     }
 
-    /// The node's frame and the node of its caller; `None` of [`NodeId::NONE`].
+    /// The innermost Python node of a stack.
+    pub fn python_node(&self, stack: StackId) -> NodeId {
+        self.parts(stack).python
+    }
+
+    /// A node's frame and its caller's node; a caller's number is always the smaller one.
     pub fn node(&self, node: NodeId) -> Option<(Frame, NodeId)> {
-        self.nodes.get(node.index()?).map(|node| (node.frame, node.parent))
+        let node = self.nodes.get((node.0 as usize).checked_sub(1)?)?;
+        Some((node.frame, node.parent))
     }
 
     /// How many stacks there are; their ids are 1 to this number.
@@ -292,8 +291,8 @@ impl Stacks {
     fn frames(&self, innermost: NodeId) -> impl Iterator<Item = Frame> + '_ {
         let mut at = innermost;
         std::iter::from_fn(move || {
-            let (frame, parent) = self.node(at)?;
-            at = parent;
+            let (frame, caller) = self.node(at)?;
+            at = caller;
             Some(frame)
         })
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
-use memscope_dump::{DumpEvents, ExportError, ExportOptions, export_process};
+use memscope_dump::{DumpEvents, ExportError, ExportOptions, Format, Room, StackForm, export_process};
 use memscope_model::{ModelError, Process, SPOOL_DIRECTORY, survey_processes};
 use memscope_symbols::{Symbolizer, Symbols};
 
@@ -15,7 +15,6 @@ use crate::keeper::Unrecorded;
 use crate::printer::Printer;
 use crate::report::holders::Largest;
 use crate::report::{ProcessReport, resident_size};
-use crate::settings::DataFormat;
 use crate::signals::Interruption;
 use crate::workers;
 
@@ -90,10 +89,42 @@ pub fn read_all(recordings: &Recordings, printer: &Printer) -> Batch {
 /// Hundreds of processes may have hundreds of files that a viewer will not take.
 const PROBLEMS_SHOWN: usize = 20;
 
+/// What the user wants of the files, where it is not what the run was recorded for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ExportWishes {
+    /// `None`: that of the run; csv, if that is to write none.
+    pub format: Option<Format>,
+    /// `None`: that of the run.
+    pub stacks: Option<StackForm>,
+    /// Files go to a directory in it with the name of the process directory; `None`: into the process directory.
+    pub output_dir: Option<PathBuf>,
+}
+
+impl ExportWishes {
+    fn format_for(&self, process: &Process) -> Format {
+        let recorded = process.config("format").and_then(|code| Format::from_code(code.parse().ok()?));
+        self.format.or(recorded.filter(|format| *format != Format::NoFiles)).unwrap_or_default()
+    }
+
+    fn stacks_for(&self, process: &Process) -> Option<StackForm> {
+        self.stacks.or_else(|| process.config("stacks").and_then(StackForm::from_word))
+    }
+
+    /// Where the files of the process recorded in `directory` go.
+    fn destination(&self, directory: &Path) -> PathBuf {
+        let Some(output_dir) = &self.output_dir else { return directory.to_owned() };
+        // `.`, `..` and links have no name of their own.
+        let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+        let spool = directory.file_name().is_some_and(|name| name == SPOOL_DIRECTORY);
+        let process_directory = if spool { directory.parent() } else { Some(directory.as_path()) };
+        output_dir.join(process_directory.and_then(Path::file_name).unwrap_or_default())
+    }
+}
+
 /// Exports each process; `None` if the user asked to stop.
 pub fn export_all(
     recordings: &Recordings,
-    format: Option<DataFormat>,
+    wishes: &ExportWishes,
     interruption: &Interruption,
     printer: &Printer,
 ) -> Option<Batch> {
@@ -102,7 +133,10 @@ pub fn export_all(
     let exports = workers::each(
         &recordings.processes,
         |directory| recorded_bytes(directory),
-        |index, directory| export_one(directory, format, &shared, interruption, &mut progress.of(index)),
+        |index, directory| {
+            let mut notice = |text: String| progress.bar.suspend(|| printer.note(&text));
+            export_one(directory, wishes, &shared, interruption, &mut progress.of(index), &mut notice)
+        },
     );
     progress.bar.finish_and_clear();
     let mut problems: Vec<String> = Vec::new();
@@ -138,6 +172,7 @@ struct Shared {
     symbols: Symbols,
     sampled: SampledRuns,
     largest: Largest,
+    room: Room,
 }
 
 /// One bar for all recordings.
@@ -180,39 +215,35 @@ fn recorded_bytes(directory: &Path) -> u64 {
 
 fn export_one(
     directory: &Path,
-    format: Option<DataFormat>,
+    wishes: &ExportWishes,
     shared: &Shared,
     interruption: &Interruption,
     progress: &mut dyn FnMut(f64),
+    notice: &mut dyn FnMut(String),
 ) -> Result<(ProcessReport, Vec<String>), ExportError> {
     if interruption.requested() {
         return Err(ExportError::Cancelled);
     }
     let mut process = Process::open(directory)?;
     let setting = |key: &str| process.config(key);
-    let recorded_format = || if setting("format") == Some("1") { DataFormat::Db } else { DataFormat::Csv };
-    let format = match format.unwrap_or_else(recorded_format) {
-        DataFormat::Csv => memscope_dump::Format::Csv,
-        DataFormat::Db => memscope_dump::Format::Db,
-    };
-    let brand = match setting("brand").and_then(Brand::from_name).unwrap_or_default() {
-        Brand::MsMemScope => memscope_dump::Brand::MsMemScope,
-        Brand::MsLeaks => memscope_dump::Brand::MsLeaks,
-    };
+    let brand = setting("brand").and_then(Brand::from_name).unwrap_or_default();
     let dump_events = setting("dump").and_then(|bits| bits.parse().ok()).map_or(DumpEvents::ALL, DumpEvents::from_bits);
     let mut symbolizer = Symbolizer::sharing(&shared.symbols);
     let mut usage = ProcessReport::usage(&process);
     let (sampled, sampling_problem) = shared.sampled.process(&process, directory);
     let options = ExportOptions {
-        format,
+        format: wishes.format_for(&process),
         brand,
+        stacks: wishes.stacks_for(&process),
         dump_events,
+        room: &shared.room,
+        notice,
         progress,
         cancel: Some(interruption.flag()),
         symbolizer: &mut symbolizer,
         usage: Some(&|device, time_ns| sampled.at(device, time_ns)),
     };
-    let exported = export_process(&mut process, directory, options, &mut [&mut usage])?;
+    let exported = export_process(&mut process, &wishes.destination(directory), options, &mut [&mut usage])?;
     let mut report =
         ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer, &shared.largest);
     report.files = exported.files.into_iter().filter(|file| !file.ends_with(memscope_dump::CONFIG_FILE)).collect();

@@ -8,7 +8,6 @@
 //! The caller's duties: show what [`printer::Printer`] is given, and pass the program's end on as its own.
 #![forbid(unsafe_code)]
 
-pub mod brand;
 pub mod device_usage;
 pub mod environment;
 pub mod export;
@@ -27,6 +26,8 @@ pub mod usage_error;
 pub mod views;
 pub mod windows_home;
 mod workers;
+
+pub use memscope_dump::brand;
 
 /// A mistake of the user: nothing was created, nothing was started.
 pub const EXIT_USAGE: u8 = 2;

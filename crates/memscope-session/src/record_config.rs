@@ -11,7 +11,7 @@ use memscope_format::layout::CONFIG_CAPACITY;
 use thiserror::Error;
 
 use crate::brand::Brand;
-use crate::settings::{CollectMode, DataFormat, LogLevel, Settings};
+use crate::settings::{CollectMode, Format, LogLevel, Settings, StackForm};
 
 const VERSION: u64 = 1;
 
@@ -44,7 +44,9 @@ pub struct RecordConfig {
     pub steps: Vec<u32>,
     /// 0: no limit.
     pub max_size: u64,
-    pub data_format: DataFormat,
+    pub data_format: Format,
+    /// `None`: of the host in a table, of devices in the rows.
+    pub stacks: Option<StackForm>,
     pub log_level: LogLevel,
     /// In the option's own notation; empty: none.
     pub watch: String,
@@ -84,6 +86,7 @@ impl RecordConfig {
             steps: settings.steps.clone(),
             max_size: settings.max_size.unwrap_or(0),
             data_format: settings.data_format,
+            stacks: settings.stacks,
             log_level: settings.log_level,
             watch: settings.watch.as_ref().map(ToString::to_string).unwrap_or_default(),
             dir: settings.output_dir.clone(),
@@ -100,7 +103,7 @@ impl RecordConfig {
         let steps: Vec<String> = self.steps.iter().map(u32::to_string).collect();
         let text = format!(
             "v={VERSION};run={};owner={};brand={};utc={};hz={};c={};py={};cpu={};npu={:x};level={};events={};dump={};\
-             analysis={};oomk={};mode={};steps={};max={};format={};log={};watch={};dir=",
+             analysis={};oomk={};mode={};steps={};max={};format={};stacks={};log={};watch={};dir=",
             self.run,
             self.owner,
             self.brand.name(),
@@ -121,10 +124,8 @@ impl RecordConfig {
             },
             steps.join("+"),
             self.max_size,
-            match self.data_format {
-                DataFormat::Csv => 0,
-                DataFormat::Db => 1,
-            },
+            self.data_format.code(),
+            self.stacks.map_or("", StackForm::word),
             match self.log_level {
                 LogLevel::Debug => 0,
                 LogLevel::Info => 1,
@@ -170,7 +171,11 @@ impl RecordConfig {
             collect_mode: fields.choice("mode", &[CollectMode::Immediate, CollectMode::Deferred])?,
             steps,
             max_size: fields.number("max")?,
-            data_format: fields.choice("format", &[DataFormat::Csv, DataFormat::Db])?,
+            data_format: Format::from_code(fields.number("format")?).ok_or(RecordConfigError::Bad("format"))?,
+            stacks: match fields.text("stacks")? {
+                "" => None,
+                word => Some(StackForm::from_word(word).ok_or(RecordConfigError::Bad("stacks"))?),
+            },
             log_level: fields.choice("log", &[LogLevel::Debug, LogLevel::Info, LogLevel::Warn, LogLevel::Error])?,
             watch: unescape(fields.text("watch")?).ok_or(RecordConfigError::Bad("watch"))?,
             dir: fields.dir,
@@ -258,7 +263,8 @@ mod tests {
             collect_mode: CollectMode::Deferred,
             steps: vec![1, 4_294_967_295, 3],
             max_size: 2 << 30,
-            data_format: DataFormat::Db,
+            data_format: Format::Db,
+            stacks: Some(StackForm::Inline),
             log_level: LogLevel::Error,
             watch: String::from("op;0%25:1,op1,full-content"),
             dir: PathBuf::from("/tmp/a b"),
@@ -270,7 +276,7 @@ mod tests {
         assert_eq!(
             sample().encode(),
             "v=1;run=18446744073709551615;owner=1000;brand=msmemscope;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;level=3;\
-             events=15;dump=7;analysis=9;oomk=10;mode=1;steps=1+4294967295+3;max=2147483648;format=1;log=3;\
+             events=15;dump=7;analysis=9;oomk=10;mode=1;steps=1+4294967295+3;max=2147483648;format=1;stacks=inline;log=3;\
              watch=op%3B0%2525:1,op1,full-content;dir=/tmp/a b"
         );
     }
@@ -283,7 +289,8 @@ mod tests {
             RecordConfig { steps: Vec::new(), watch: String::new(), max_size: 0, npu_mask: 1 << 31, ..sample() },
             RecordConfig {
                 collect_mode: CollectMode::Immediate,
-                data_format: DataFormat::Csv,
+                data_format: Format::NoFiles,
+                stacks: None,
                 log_level: LogLevel::Debug,
                 ..sample()
             },
@@ -316,6 +323,8 @@ mod tests {
             ("npu=ffffffff", "npu=fffffffff", RecordConfigError::Bad("npu")),
             ("steps=1+", "steps=+", RecordConfigError::Bad("steps")),
             ("log=3", "log=4", RecordConfigError::Bad("log")),
+            ("format=1", "format=77", RecordConfigError::Bad("format")),
+            ("stacks=inline", "stacks=x", RecordConfigError::Bad("stacks")),
             ("%2525", "%2", RecordConfigError::Bad("watch")),
             ("brand=msmemscope", "brand=x", RecordConfigError::Bad("brand")),
         ] {

@@ -28,6 +28,10 @@ pub enum UsageError {
     OnlyDiffTakesTwo { option: &'static str, command: &'static str },
     #[error("no program to run; write: {command} [options] bash user.sh, or {command} [options] -- program arguments")]
     NoProgram { command: &'static str },
+    #[error(
+        "'export' writes files, so --data-format=none means nothing there; write --data-format={formats}, or for the summary alone: {command} info"
+    )]
+    NothingToExport { command: &'static str, formats: String },
     #[error("--compare needs --input; allowed: {allowed}")]
     CompareWithoutInput { allowed: &'static str },
     #[error("the working directory cannot be found ({reason}); give an absolute --output")]

@@ -1,6 +1,6 @@
 //! Writes the csv form of a dump.
 use crate::digits::{address, push_decimal};
-use crate::rows::{COLUMNS, Event, NOT_APPLICABLE, Row, Value};
+use crate::rows::{Event, FrameCell, FrameRow, NOT_APPLICABLE, REFERENCE, Row, StackCells, Value};
 use crate::worker::{Consumer, Worker};
 use memchr::memchr;
 use std::io::{self, Write};
@@ -30,15 +30,25 @@ impl<W: Write + Send + 'static> Consumer for Output<W> {
 
 impl<W: Write + Send + 'static> CsvWriter<W> {
     /// Begins with the header line.
-    pub fn new(output: W) -> CsvWriter<W> {
+    pub fn new(output: W, columns: &[&str]) -> CsvWriter<W> {
         let mut pending = Vec::with_capacity(CHUNK + CHUNK / 4);
-        pending.extend_from_slice(COLUMNS.join(",").as_bytes());
+        pending.extend_from_slice(columns.join(",").as_bytes());
         pending.push(b'\n');
         CsvWriter { output: Worker::new(Output(output)), pending }
     }
 
     pub fn write(&mut self, row: &Row<'_>) -> io::Result<()> {
         push_row(&mut self.pending, row);
+        self.pass_on()
+    }
+
+    pub fn write_frame(&mut self, row: &FrameRow<'_>) -> io::Result<()> {
+        push_frame_row(&mut self.pending, row);
+        self.pass_on()
+    }
+
+    #[inline]
+    fn pass_on(&mut self) -> io::Result<()> {
         if self.pending.len() >= CHUNK {
             self.pending = self.output.hand_over(mem::take(&mut self.pending))?;
         }
@@ -53,7 +63,7 @@ impl<W: Write + Send + 'static> CsvWriter<W> {
     }
 }
 
-fn push_row(out: &mut Vec<u8>, row: &Row<'_>) {
+pub(super) fn push_row(out: &mut Vec<u8>, row: &Row<'_>) {
     push_decimal(out, row.id);
     out.push(b',');
     out.extend_from_slice(row.event.text().as_bytes());
@@ -81,10 +91,41 @@ fn push_row(out: &mut Vec<u8>, row: &Row<'_>) {
     out.push(b',');
     push_attributes(out, row);
     out.push(b',');
-    push_stack(out, row.python_stack);
-    out.push(b',');
-    push_stack(out, row.c_stack);
+    match row.stack {
+        StackCells::Inline { python, c } => {
+            push_stack(out, python);
+            out.push(b',');
+            push_stack(out, c);
+        }
+        StackCells::Table { python, c } => {
+            push_reference(out, python);
+            out.push(b',');
+            push_reference(out, c);
+        }
+    }
     out.push(b'\n');
+}
+
+pub(super) fn push_frame_row(out: &mut Vec<u8>, row: &FrameRow<'_>) {
+    push_decimal(out, u64::from(row.id));
+    out.push(b',');
+    if row.caller != 0 {
+        push_decimal(out, u64::from(row.caller));
+    }
+    out.push(b',');
+    match row.frame {
+        FrameCell::Text(text) => push_quoted(out, text),
+        FrameCell::SameAs(row) => push_reference(out, row),
+    }
+    out.push(b'\n');
+}
+
+/// `#<row>`, or nothing for row 0.
+fn push_reference(out: &mut Vec<u8>, row: u32) {
+    if row != 0 {
+        out.push(REFERENCE);
+        push_decimal(out, u64::from(row));
+    }
 }
 
 /// `"{key:value,key:value}"`, or nothing.
@@ -143,14 +184,14 @@ fn push_escaped(out: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{Attribute, DeviceId, EventType, key};
+    use crate::rows::{Attribute, COLUMNS, DeviceId, EventType, key};
     use memscope_model::Pool;
     use proptest::prelude::*;
     use std::io::{Read, Seek};
 
     fn written(rows: &[Row<'_>]) -> Vec<u8> {
         let mut file = tempfile::tempfile().unwrap();
-        let mut writer = CsvWriter::new(file.try_clone().unwrap());
+        let mut writer = CsvWriter::new(file.try_clone().unwrap(), &COLUMNS);
         for row in rows {
             writer.write(row).unwrap();
         }
@@ -173,8 +214,7 @@ mod tests {
             device: DeviceId::Cpu,
             pointer: Some(0x12c0_4140_0000),
             attributes,
-            python_stack: "",
-            c_stack: "",
+            stack: StackCells::NONE,
         }
     }
 
@@ -227,7 +267,7 @@ mod tests {
         #[test]
         fn a_csv_reader_gets_every_text_back(name in nasty(), python in nasty(), c in nasty(), owner in nasty()) {
             let attributes = [Attribute { key: "owner", value: Value::Text(&owner) }];
-            let hostile = Row { name: Some(&name), python_stack: &python, c_stack: &c, ..row(&attributes) };
+            let hostile = Row { name: Some(&name), stack: StackCells::Inline { python: &python, c: &c }, ..row(&attributes) };
             let bytes = written(&[hostile, row(&[])]);
             let mut reader = csv::ReaderBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_reader(bytes.as_slice());
             let records: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();

@@ -2,10 +2,12 @@
 //!
 //! Rows are gathered and inserted in large transactions, in a thread of its own, into a new file that nobody else can
 //! see yet, so neither a journal nor syncing is needed: a failed export is thrown away as a whole.
-use crate::destination::Brand;
+use crate::brand::Brand;
 use crate::digits::{address, push_decimal};
 use crate::pairing::{Pairing, UnpairedCounts};
-use crate::rows::{COLUMNS, DeviceId, Event, EventType, NOT_APPLICABLE, Row, Value};
+use crate::rows::{
+    COLUMNS, DeviceId, Event, EventType, FrameCell, FrameRow, NOT_APPLICABLE, REFERENCE, Row, StackCells, Value,
+};
 use crate::worker::{Consumer, Worker};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement, ToSql};
@@ -16,7 +18,7 @@ use std::path::Path;
 /// A transaction ends at this many rows, or at this many bytes of text if stacks are deep.
 const BATCH_ROWS: usize = 32_768;
 const BATCH_TEXT: usize = 8 << 20;
-/// Rows with stacks are kilobytes long: with SQLite's usual 4 KiB most of them would spill to overflow pages.
+/// Rows with whole stacks are kilobytes long: with SQLite's usual 4 KiB most of them would spill to overflow pages.
 const PAGE_BYTES: u32 = 16384;
 
 /// Writes rows to a database; [`DbWriter::finish`] writes the last ones and closes it.
@@ -38,13 +40,23 @@ pub(crate) struct Written {
 struct Tables {
     connection: Connection,
     brand: Brand,
+    /// There is a table of stacks.
+    stacks: bool,
 }
 
 /// Rows of one transaction.
 #[derive(Default)]
 struct Batch {
     rows: Vec<BatchRow>,
+    frames: Vec<BatchFrame>,
     text: Vec<u8>,
+}
+
+/// A row of the table of stacks.
+struct BatchFrame {
+    id: u32,
+    caller: u32,
+    frame: Range<usize>,
 }
 
 /// A row whose texts are in [`Batch::text`].
@@ -80,7 +92,7 @@ impl DbWriter {
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         create_table(&connection, brand.table())?;
         Ok(DbWriter {
-            tables: Worker::new(Tables { connection, brand }),
+            tables: Worker::new(Tables { connection, brand, stacks: false }),
             batch: Batch::default(),
             pairing: Pairing::default(),
             paired_rows: 0,
@@ -93,6 +105,15 @@ impl DbWriter {
         self.paired_rows += u64::from(paired);
         self.device_rows += u64::from(paired && row.device != DeviceId::Unknown);
         self.batch.push(row, paired);
+        self.pass_on()
+    }
+
+    pub fn write_frame(&mut self, row: &FrameRow<'_>) -> rusqlite::Result<()> {
+        self.batch.push_frame(row);
+        self.pass_on()
+    }
+
+    fn pass_on(&mut self) -> rusqlite::Result<()> {
         if self.batch.is_full() {
             self.batch = self.tables.hand_over(mem::take(&mut self.batch))?;
         }
@@ -104,8 +125,11 @@ impl DbWriter {
         self.paired_rows
     }
 
-    pub(crate) fn finish(self) -> rusqlite::Result<Written> {
+    /// `alive` are the numbers of the blocks that were never freed, ascending.
+    pub(crate) fn finish(self, alive: &[u64]) -> rusqlite::Result<Written> {
         if let Some(tables) = self.tables.finish(self.batch)? {
+            tables.write_alive(self.pairing.rows_of(alive))?;
+            tables.describe_stacks()?;
             tables.connection.close().map_err(|(_, error)| error)?;
         }
         Ok(Written { device_rows: self.device_rows, unpaired: self.pairing.counts })
@@ -121,7 +145,7 @@ impl DbWriter {
 
 impl Batch {
     fn is_full(&self) -> bool {
-        self.rows.len() >= BATCH_ROWS || self.text.len() >= BATCH_TEXT
+        self.rows.len() >= BATCH_ROWS || self.frames.len() >= BATCH_ROWS || self.text.len() >= BATCH_TEXT
     }
 
     fn push(&mut self, row: &Row<'_>, paired: bool) {
@@ -129,8 +153,10 @@ impl Batch {
         let start = self.text.len();
         push_json(&mut self.text, row);
         let attributes = start..self.text.len();
-        let python_stack = self.keep(row.python_stack.as_bytes());
-        let c_stack = self.keep(row.c_stack.as_bytes());
+        let (python_stack, c_stack) = match row.stack {
+            StackCells::Inline { python, c } => (self.keep(python.as_bytes()), self.keep(c.as_bytes())),
+            StackCells::Table { python, c } => (self.keep_reference(python), self.keep_reference(c)),
+        };
         self.rows.push(BatchRow {
             id: row.id,
             timestamp_ns: row.timestamp_ns,
@@ -144,6 +170,24 @@ impl Batch {
             c_stack,
             paired,
         });
+    }
+
+    fn push_frame(&mut self, row: &FrameRow<'_>) {
+        let frame = match row.frame {
+            FrameCell::Text(text) => self.keep(text.as_bytes()),
+            FrameCell::SameAs(row) => self.keep_reference(row),
+        };
+        self.frames.push(BatchFrame { id: row.id, caller: row.caller, frame });
+    }
+
+    /// `#<row>`, or nothing for row 0.
+    fn keep_reference(&mut self, row: u32) -> Range<usize> {
+        let start = self.text.len();
+        if row != 0 {
+            self.text.push(REFERENCE);
+            push_decimal(&mut self.text, u64::from(row));
+        }
+        start..self.text.len()
     }
 
     fn keep(&mut self, text: &[u8]) -> Range<usize> {
@@ -160,6 +204,10 @@ impl Consumer for Tables {
     /// Inserts the rows in one transaction.
     fn consume(&mut self, batch: &mut Batch) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
+        if !batch.frames.is_empty() {
+            insert_frames(&transaction, self.brand, batch)?;
+            self.stacks = true;
+        }
         {
             let mut paired = Insertion::new(&transaction, self.brand.table())?;
             let mut unpaired = None;
@@ -180,16 +228,74 @@ impl Consumer for Tables {
         }
         transaction.commit()?;
         batch.rows.clear();
+        batch.frames.clear();
         batch.text.clear();
         Ok(())
     }
 }
 
+impl Tables {
+    /// The rows of the blocks that were never freed and their sizes, so that nobody need look for the free of each, nor read
+    /// its attributes.
+    fn write_alive(&self, rows: impl Iterator<Item = (u64, u64)>) -> rusqlite::Result<()> {
+        let table = self.brand.alive_table();
+        let transaction = self.connection.unchecked_transaction()?;
+        transaction.execute(&format!("CREATE TABLE {table} (\"ID\" INTEGER PRIMARY KEY, \"Size\" INTEGER)"), ())?;
+        {
+            let mut insertion = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1,?2)"))?;
+            for (row, size) in rows {
+                insertion.execute([signed(row), signed(size)])?;
+            }
+        }
+        transaction.commit()
+    }
+
+    /// Whole stacks by the number in a cell: what a cell would say if it did not refer to the table.
+    fn describe_stacks(&self) -> rusqlite::Result<()> {
+        if !self.stacks {
+            return Ok(());
+        }
+        let (view, table) = (self.brand.stack_texts_view(), self.brand.stacks_table());
+        let statement = format!(
+            "CREATE VIEW {view} AS SELECT ID, (
+                WITH RECURSIVE way(row, depth) AS (
+                    SELECT innermost.ID, 0
+                    UNION ALL SELECT Caller, depth + 1 FROM way JOIN {table} ON ID = row WHERE Caller IS NOT NULL)
+                SELECT group_concat(text, char(10)) FROM (
+                    SELECT coalesce(first.Frame, own.Frame) AS text
+                    FROM way JOIN {table} AS own ON own.ID = way.row
+                    LEFT JOIN {table} AS first ON own.Frame GLOB '#[0-9]*' AND first.ID = substr(own.Frame, 2)
+                    ORDER BY depth)
+            ) AS \"Call Stack\" FROM {table} AS innermost"
+        );
+        self.connection.execute(&statement, ())?;
+        Ok(())
+    }
+}
+
+fn insert_frames(transaction: &Connection, brand: Brand, batch: &Batch) -> rusqlite::Result<()> {
+    let table = brand.stacks_table();
+    transaction.execute(
+        &format!("CREATE TABLE IF NOT EXISTS {table} (\"ID\" INTEGER PRIMARY KEY, \"Caller\" INTEGER, \"Frame\" TEXT)"),
+        (),
+    )?;
+    let mut insertion = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1,?2,?3)"))?;
+    for row in &batch.frames {
+        insertion.raw_bind_parameter(1, row.id)?;
+        insertion.raw_bind_parameter(2, (row.caller != 0).then_some(row.caller))?;
+        insertion.raw_bind_parameter(3, Text(&batch.text[row.frame.clone()]))?;
+        insertion.raw_execute()?;
+    }
+    Ok(())
+}
+
+/// `ID` is the rowid, which makes it the index that costs nothing: numbers of rows only grow.
 fn create_table(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     let columns: Vec<String> = COLUMNS
         .iter()
         .map(|column| match *column {
-            "ID" | "Timestamp(ns)" | "Process Id" | "Thread Id" => format!("\"{column}\" INTEGER"),
+            "ID" => format!("\"{column}\" INTEGER PRIMARY KEY"),
+            "Timestamp(ns)" | "Process Id" | "Thread Id" => format!("\"{column}\" INTEGER"),
             _ => format!("\"{column}\" TEXT"),
         })
         .collect();
@@ -262,7 +368,7 @@ fn signed(value: u64) -> i64 {
 }
 
 /// The attributes as a JSON object without blanks. All values are strings: readers take a number for 0.
-fn push_json(out: &mut Vec<u8>, row: &Row<'_>) {
+pub(super) fn push_json(out: &mut Vec<u8>, row: &Row<'_>) {
     out.push(b'{');
     for (at, attribute) in row.attributes.iter().enumerate() {
         if at > 0 {

@@ -1,7 +1,7 @@
 //! The files of an export: where they are, who may read them, and that they appear whole or not at all.
 use crate::insight;
 use crate::recording::{Recording, csv_rows, db_rows};
-use memscope_dump::{Brand, DumpEvents, ExportError, ExportOptions, Format, export_process};
+use memscope_dump::{Brand, DumpEvents, ExportError, ExportOptions, Format, Room, export_process};
 use memscope_model::Process;
 use memscope_symbols::Symbolizer;
 use std::fs;
@@ -59,6 +59,15 @@ fn the_old_name_has_its_own_table() {
 }
 
 #[test]
+fn no_files_are_none_but_the_configuration_and_the_observer_sees_all() {
+    let recording = two_blocks();
+    let (exported, seen) = recording.export(Format::NoFiles);
+    assert_eq!(exported.files, [recording.directory.join("config.json")]);
+    assert_eq!((exported.rows, seen.len(), exported.outcome.events), (0, 3, 3));
+    assert_eq!(names(&recording.directory), ["config.json", "spool"]);
+}
+
+#[test]
 fn a_second_export_replaces_the_first() {
     for format in [Format::Csv, Format::Db] {
         let recording = two_blocks();
@@ -82,7 +91,10 @@ fn a_cancelled_export_leaves_the_earlier_file_alone() {
         let options = ExportOptions {
             format,
             brand: Brand::MsMemScope,
+            stacks: None,
             dump_events: DumpEvents::ALL,
+            room: &Room::default(),
+            notice: &mut |_| {},
             progress: &mut |_| {},
             cancel: Some(&AtomicBool::new(true)),
             symbolizer: &mut Symbolizer::new(),

@@ -4,5 +4,7 @@ mod files;
 mod insight;
 mod kernels;
 mod launches;
+mod queries;
 mod recording;
 mod rows;
+mod stacks;

@@ -1,5 +1,7 @@
 //! Recordings made to order, exported, and read back.
-use memscope_dump::{Brand, DumpEvents, ExportError, ExportOptions, Exported, Format, UsageLookup, export_process};
+use memscope_dump::{
+    Brand, DumpEvents, ExportError, ExportOptions, Exported, Format, Room, StackForm, UsageLookup, export_process,
+};
 use memscope_model::{BlockEvent, Process, State, TraceEvent};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::SpoolBuilder;
@@ -12,9 +14,11 @@ pub(crate) type Cells = Vec<String>;
 
 /// A process directory with a recording in it.
 pub(crate) struct Recording {
-    _root: TempDir,
+    pub(crate) _root: TempDir,
     pub(crate) directory: PathBuf,
     pub(crate) usage: Option<Box<UsageLookup<'static>>>,
+    /// Rows have their stacks in them unless a test is about the table.
+    pub(crate) stacks: Option<StackForm>,
 }
 
 impl Recording {
@@ -25,7 +29,7 @@ impl Recording {
         spool.process(31, 1);
         build(&mut spool);
         spool.write(&directory).unwrap();
-        Recording { _root: root, directory, usage: None }
+        Recording { _root: root, directory, usage: None, stacks: Some(StackForm::Inline) }
     }
 
     pub(crate) fn try_export(
@@ -38,7 +42,10 @@ impl Recording {
         let options = ExportOptions {
             format,
             brand,
+            stacks: self.stacks,
             dump_events,
+            room: &Room::default(),
+            notice: &mut |_| {},
             progress: &mut |_| {},
             cancel: None,
             symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),

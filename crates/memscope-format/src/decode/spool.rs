@@ -139,7 +139,7 @@ impl Spool {
             let blocks = lane.blocks.values().chain(lane.window.as_ref()).map(|block| block.lost);
             blocks.max().unwrap_or(0)
         });
-        lanes.sum::<u64>().saturating_add(self.process.lost_without_window)
+        lanes.fold(self.process.lost_without_window, u64::saturating_add)
     }
 
     /// Bytes of both files that hold records.

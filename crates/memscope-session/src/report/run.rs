@@ -5,10 +5,11 @@ use super::{ends, summary};
 use crate::keeper::Unrecorded;
 use crate::launch::RunRecord;
 use crate::printer::Printer;
-use crate::settings::{NpuSelection, Settings};
+use crate::settings::{Format, NpuSelection, Settings};
 use crate::signals::Interruption;
+use crate::usage_error::quoted;
 
-use crate::export::{export_all, recorded_processes};
+use crate::export::{ExportWishes, export_all, recorded_processes};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReportOutcome {
@@ -38,13 +39,21 @@ pub fn report_run(
     if let Err(error) = run.end().write(&run.output_dir) {
         printer.note(&format_args!("how the program ended is not kept with the recording: {error}"));
     }
-    let Some(mut batch) = export_all(&recordings, Some(settings.data_format), interruption, printer) else {
+    let wishes = ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, output_dir: None };
+    let Some(mut batch) = export_all(&recordings, &wishes, interruption, printer) else {
         return Ok(ReportOutcome::Interrupted);
     };
     batch.unrecorded = unrecorded;
     ends::fill_in(&mut batch.reports, Some(&run.end()));
     for line in summary::of_run(&batch, &run.output_dir) {
         printer.summary(&line);
+    }
+    if settings.data_format == Format::NoFiles {
+        printer.summary(&format_args!(
+            "no files, as --data-format=none says; write them later with: {} export {}",
+            settings.brand.name(),
+            quoted(&run.output_dir)
+        ));
     }
     let npu_seen = batch.reports.iter().any(|report| {
         report.outcome.kernels.launches > 0 || report.pools.iter().any(|pool| pool.device != Device::Cpu)

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use crate::brand::Brand;
 use values::Watch;
 
+pub use memscope_dump::format::{FORMAT_CHOICES, FORMAT_HELP, FORMAT_WORDS};
+pub use memscope_dump::{Format, StackForm};
+
 /// One recorded run of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -24,7 +27,9 @@ pub struct Settings {
     pub call_stacks: CallStacks,
     pub collect_mode: CollectMode,
     pub analysis: Analysis,
-    pub data_format: DataFormat,
+    pub data_format: Format,
+    /// Where files have their stacks; `None`: of the host in a table, of devices in the rows.
+    pub stacks: Option<StackForm>,
     pub watch: Option<Watch>,
     /// Absolute.
     pub output_dir: PathBuf,
@@ -174,13 +179,6 @@ impl Analysis {
             | u8::from(self.inefficient) << 2
             | u8::from(self.oom.is_some()) << 3
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum DataFormat {
-    #[default]
-    Csv,
-    Db,
 }
 
 /// Ordered from talkative to silent.

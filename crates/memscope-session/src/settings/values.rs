@@ -5,7 +5,9 @@ use std::num::NonZeroU16;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use super::{Analysis, CallStacks, CollectMode, DataFormat, Devices, EventSet, LevelSet, LogLevel, NpuSelection};
+use super::{
+    Analysis, CallStacks, CollectMode, Devices, EventSet, Format, LevelSet, LogLevel, NpuSelection, StackForm,
+};
 
 const FULL_WIDTH_COMMA: char = '，';
 const DEFAULT_DEPTH: u16 = 50;
@@ -210,12 +212,12 @@ pub fn collect_mode(value: &str) -> Parsed<CollectMode> {
     }
 }
 
-pub fn data_format(value: &str) -> Parsed<DataFormat> {
-    match value.trim() {
-        "csv" => Ok(DataFormat::Csv),
-        "db" => Ok(DataFormat::Db),
-        _ => Err(Refused::item(value)),
-    }
+pub fn data_format(value: &str) -> Parsed<Format> {
+    Format::from_word(value.trim()).ok_or_else(|| Refused::item(value))
+}
+
+pub fn stacks(value: &str) -> Parsed<StackForm> {
+    StackForm::from_word(value.trim()).ok_or_else(|| Refused::item(value))
 }
 
 pub fn log_level(value: &str) -> Parsed<LogLevel> {

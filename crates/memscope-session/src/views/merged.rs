@@ -55,7 +55,7 @@ impl<'a> Naming<'a> {
         if let Some(known) = self.merged.get(&stack) {
             return Rc::clone(known);
         }
-        let (native, python) = self.stacks.nodes(stack);
+        let (native, python) = (self.stacks.c_node(stack), self.stacks.python_node(stack));
         let python = self.python(python);
         let joined = if python.is_empty() { self.native(native) } else { self.joined(native, &python) };
         let is_wrapper = |frame: &&FrameId| self.names.function_of(**frame).role == Role::Wrapper;

@@ -16,7 +16,7 @@ impl Brand {
         if stem == Some(OsStr::new("msleaks")) { Self::MsLeaks } else { Self::MsMemScope }
     }
 
-    /// The command, the Python package and the prefix of messages.
+    /// The command, the Python package, the prefix of messages, and the first part of a process directory's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MsMemScope => "msmemscope",
@@ -26,6 +26,46 @@ impl Brand {
 
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::MsMemScope, Self::MsLeaks].into_iter().find(|brand| brand.name() == name)
+    }
+
+    /// The table of the rows; also first part of the file's name.
+    pub const fn table(self) -> &'static str {
+        match self {
+            Self::MsMemScope => "memscope_dump",
+            Self::MsLeaks => "leaks_dump",
+        }
+    }
+
+    /// The table of the rows that [`Brand::table`] must not hold.
+    pub const fn unpaired_table(self) -> &'static str {
+        match self {
+            Self::MsMemScope => "memscope_unpaired",
+            Self::MsLeaks => "leaks_unpaired",
+        }
+    }
+
+    /// The table of frames that cells of call stacks refer to; also first part of the file's name.
+    pub const fn stacks_table(self) -> &'static str {
+        match self {
+            Self::MsMemScope => "memscope_stacks",
+            Self::MsLeaks => "leaks_stacks",
+        }
+    }
+
+    /// The view of whole stacks in a database.
+    pub const fn stack_texts_view(self) -> &'static str {
+        match self {
+            Self::MsMemScope => "memscope_stack_texts",
+            Self::MsLeaks => "leaks_stack_texts",
+        }
+    }
+
+    /// The table of the allocations that were never freed, in a database.
+    pub const fn alive_table(self) -> &'static str {
+        match self {
+            Self::MsMemScope => "memscope_alive",
+            Self::MsLeaks => "leaks_alive",
+        }
     }
 
     /// Relative to the working directory.
