@@ -1,7 +1,7 @@
 //! What the fuzz targets share: recordings on disk, and the whole way from a recording to both kinds of file.
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, export_process};
+use memscope_dump::{Brand, DumpEvents, ExportOptions, Exported, Format, Room, export_process};
 use memscope_format::layout::{PROCESS_HEADER_SIZE, PROCESS_MAGIC, VERSION, WINDOW_SIZE};
-use memscope_model::Process;
+use memscope_model::{Process, Status};
 use memscope_testkit::{AccessMode, Execution, Phase, Space, SpoolBuilder, TensorOwner};
 use memscope_symbols::Symbolizer;
 use std::path::Path;
@@ -51,24 +51,34 @@ pub fn sound_recording(directory: &Path) {
 
 /// Exports what can be read, in both formats; the two must agree on the number of rows.
 pub fn export_both(directory: &Path) {
-    let mut rows = Vec::new();
-    for format in [Format::Csv, Format::Db] {
-        let Ok(mut process) = Process::open(directory) else { return };
-        let options = ExportOptions {
-            format,
-            brand: Brand::MsMemScope,
-            stacks: None,
-            dump_events: DumpEvents::ALL,
-            room: &Room::default(),
-            notice: &mut |_| {},
-            progress: &mut |_| {},
-            cancel: None,
-            symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-            usage: None,
-        };
-        if let Ok(exported) = export_process(&mut process, directory, options, &mut []) {
-            rows.push(exported.rows);
-        }
-    }
+    let exported = [Format::Csv, Format::Db].map(|format| export(directory, format));
+    let rows: Vec<u64> = exported.iter().flatten().map(|exported| exported.rows).collect();
     assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "{rows:?}");
+}
+
+/// `None` if the recording cannot be read.
+pub fn export(directory: &Path, format: Format) -> Option<Exported> {
+    let mut process = Process::open(directory).ok()?;
+    let options = ExportOptions {
+        format,
+        brand: Brand::MsMemScope,
+        stacks: None,
+        dump_events: DumpEvents::ALL,
+        room: &Room::default(),
+        notice: &mut |_| {},
+        progress: &mut |_| {},
+        cancel: None,
+        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
+        usage: None,
+    };
+    export_process(&mut process, directory, options, &mut []).ok()
+}
+
+/// Reads a dump to its end, if it is one.
+pub fn read_dump(path: &Path) {
+    let Ok(sources) = memscope_dump::sources(path) else { return };
+    for mut source in sources.found {
+        while let Ok(Status::More) = source.trace.step(&mut []) {}
+        source.trace.outcome();
+    }
 }

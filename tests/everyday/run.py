@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Everyday programs, bare and recorded: the same to everybody, and recorded to the last block.
 
-    tests/everyday/run.py [--stage DIR] [--only TEXT]
+    tests/everyday/run.py [--stage DIR] [--only TEXT] [--answers FILE]
 
 Each program runs twice. Exit status, output and error output must be the same; what was recorded must be what a second
 library, preloaded behind ours, has counted; what the summary says must make sense. Needs `make build`. What a program needs is
 installed from the distribution and from the Python package index; environments are kept in MSMEMSCOPE_PROGRAMS (default
 .cache/programs). One line per program, a table at the end; exit status 1 if one fails. What cannot be had says SKIPPED.
+With --answers each recording is also read and exported, and how long that took and how large the files are is written to FILE.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import tempfile
 import time
 import traceback
 
+import answers
 import ending_cases
 import python_cases
 import runtime_cases
@@ -82,13 +84,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stage", type=pathlib.Path, default=target / "stage", help="the installation under test")
     parser.add_argument("--only", default="", help="run the programs with this text in their names")
+    parser.add_argument("--answers", type=pathlib.Path, help="also measure reading and exporting, into this Markdown file")
     arguments = parser.parse_args()
     stage = arguments.stage.resolve()
     if not (stage / "bin/msmemscope").exists():
         sys.exit(f"{stage}/bin/msmemscope does not exist; run `make build` first")
     cache = pathlib.Path(os.environ.get("MSMEMSCOPE_PROGRAMS") or REPOSITORY / ".cache/programs").resolve()
     cache.mkdir(parents=True, exist_ok=True)
-    rows, counts = [], dict.fromkeys(("passed", "FAILED", "SKIPPED"), 0)
+    rows, answered, counts = [], [], dict.fromkeys(("passed", "FAILED", "SKIPPED"), 0)
     with tempfile.TemporaryDirectory(prefix="msmemscope-everyday-") as scratch:
         scratch = pathlib.Path(scratch)
         scratch.chmod(0o755)  # Some programs change their user.
@@ -99,7 +102,11 @@ def main():
                 outcome, details, trial = run(case, site)
                 counts[outcome] += 1
                 rows.append(row(case, outcome, trial))
+                if arguments.answers and outcome == "passed" and trial.processes:
+                    answered.append(answers.row(case, trial, site))
                 print(f"{outcome} {case.name} ({time.monotonic() - began:.1f} s){f': {details}' if details else ''}", flush=True)
+    if arguments.answers:
+        arguments.answers.write_text(answers.table(answered))
     print(f"\n{table(rows)}\n\nprograms: {counts['passed']} passed, {counts['FAILED']} failed, {counts['SKIPPED']} skipped")
     return 1 if counts["FAILED"] or not any(counts.values()) else 0
 

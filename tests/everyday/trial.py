@@ -240,8 +240,7 @@ def attempt(case, site):
     shutil.rmtree(output, ignore_errors=True)
     counts.write_bytes(bytes(4096))
     counts.chmod(0o666)
-    # Memory is recorded whatever is shown of it; nothing is asked to be shown, so that no rows are written.
-    words = [site.stage / "bin/msmemscope", "--device=cpu", "--events=none", f"--output={output}", *MODES[case.mode], "--"]
+    words = [site.stage / "bin/msmemscope", "--device=cpu", "--data-format=none", f"--output={output}", *MODES[case.mode], "--"]
     variables = {"LD_PRELOAD": str(site.counter), "COUNTER_FILE": str(counts)} if case.counted else {}
     recorded = site.run(case, map(str, words), variables)
     lines = recorded.stderr.splitlines(keepends=True)

@@ -99,7 +99,8 @@ writes them into each row. Files that do not fit the file system are refused bef
 .PP
 \fBexport\fR writes the files of an earlier run again, or elsewhere with \fB\-\-output\fR, \fBinfo\fR says what a run
 recorded (of many processes the ten largest and the sums; with \fB\-\-all\fR each of them); all take an output directory, a
-process directory or a spool directory.
+process directory or a spool directory, and all but \fBexport\fR also a csv or db file, or a directory of such files, of
+this tool or the existing one.
 .PP
 \fBtop\fR lists the functions and call sites that hold most memory, \fBtree\fR shows who called whom to get it,
 \fBflamegraph\fR draws that for a browser, and \fBdiff\fR ranks what grew and what shrank between two runs, processes or

@@ -39,7 +39,7 @@ pub struct ExportSettings {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InfoSettings {
-    /// An output directory, a process directory or a spool directory.
+    /// An output directory, a process directory or a spool directory, or a dump file.
     pub directory: PathBuf,
     /// Everything about each process, however many there are.
     pub all: bool,

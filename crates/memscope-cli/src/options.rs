@@ -444,10 +444,13 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
     SubCommandSpec {
         id: SubCommand::Info,
         name: "info",
-        operand: Some(("DIR", "one directory: an output directory, a process directory or a spool directory")),
+        operand: Some((
+            "DIR",
+            "one directory: an output directory, a process directory or a spool directory, or one csv or db file",
+        )),
         options: &[OptionId::All, OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help],
         hidden: false,
-        help: "Say what an earlier run recorded",
+        help: "Say what an earlier run recorded, or what dump files say",
     },
     SubCommandSpec {
         id: SubCommand::Top,

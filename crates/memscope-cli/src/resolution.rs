@@ -114,7 +114,12 @@ fn sub_command(
     let operand = || operand.clone().ok_or_else(|| wrong(String::from("none was given")));
     let directory = || {
         let path = PathBuf::from(operand()?);
-        if path.is_dir() { Ok(path) } else { Err(wrong(no_directory(&path))) }
+        if path.is_dir() { Ok(path) } else { Err(wrong(format!("{} is no directory", quoted(&path)))) }
+    };
+    // A dump file is as good as a directory.
+    let recording = |word: OsString| {
+        let path = PathBuf::from(word);
+        if path.is_dir() || path.is_file() { Ok(path) } else { Err(wrong(no_recording(&path))) }
     };
     Ok(match spec.id {
         SubCommand::Export => {
@@ -129,13 +134,10 @@ fn sub_command(
             let wishes = ExportWishes { format: draft.data_format, stacks: draft.stacks, output_dir };
             Intent::Export(ExportSettings { directory: directory()?, wishes, brand })
         }
-        SubCommand::Info => Intent::Info(InfoSettings { directory: directory()?, all: draft.all, brand }),
+        SubCommand::Info => Intent::Info(InfoSettings { directory: recording(operand()?)?, all: draft.all, brand }),
         SubCommand::Top | SubCommand::Tree | SubCommand::Flamegraph | SubCommand::Diff => {
-            let second = match second.map(PathBuf::from) {
-                Some(path) if !path.is_dir() => return Err(wrong(no_directory(&path))),
-                second => second,
-            };
-            let view = draft.view.settings(spec.id, directory()?, second);
+            let second = second.map(recording).transpose()?;
+            let view = draft.view.settings(spec.id, recording(operand()?)?, second);
             Intent::View(view.map_err(|wrong_use| match wrong_use {
                 WrongUse::NothingToCompare => wrong(String::from("only one was given")),
                 WrongUse::OnlyDiffTakesTwo { option } => UsageError::OnlyDiffTakesTwo { option, command: spec.name },
@@ -152,7 +154,7 @@ fn sub_command(
 }
 
 /// A program may be called like one of our commands.
-fn no_directory(path: &Path) -> String {
+fn no_recording(path: &Path) -> String {
     format!("{} is no directory (a program of that name is run with -- before it)", quoted(path))
 }
 

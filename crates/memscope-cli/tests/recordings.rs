@@ -305,6 +305,71 @@ fn the_end_of_the_program_is_that_of_its_last_image_and_of_nobody_else() {
     assert_eq!(ends, [("first", false), ("last", true), ("other", false)], "{text}");
 }
 
+/// What `info` says of the pools and call sites.
+fn pool_and_site_lines(text: &str) -> Vec<String> {
+    let lines = text.lines().filter(|line| line.contains(" after ") || line.contains('%'));
+    // Of dump files, times are since their first row, and what is reserved after the last row is not told.
+    let timeless = |line: &str| match (line.find(" after "), line.find(" s, ")) {
+        (Some(start), Some(end)) => {
+            let behind = &line[end..];
+            format!("{}{}", &line[..start], &behind[..behind.find(", reserved ").unwrap_or(behind.len())])
+        }
+        _ => line.to_owned(),
+    };
+    lines.filter(|line| !line.contains("OUT OF MEMORY")).map(timeless).collect()
+}
+
+#[test]
+fn info_says_the_same_of_dump_files_as_of_the_recording_they_are_from() {
+    let root = recorded(training);
+    let of_recording = pool_and_site_lines(&info(root.path()));
+    assert!(of_recording.len() > 6, "{of_recording:?}");
+    let process = root.path().join("msmemscope_31_20251203091122_ascend");
+    let elsewhere = tempfile::tempdir().unwrap();
+    for format in ["csv", "db"] {
+        let export = Command::new(env!("CARGO_BIN_EXE_msmemscope"))
+            .args(["export", "--format", format])
+            .arg(&process)
+            .output()
+            .unwrap();
+        assert!(export.status.success(), "{}", String::from_utf8_lossy(&export.stderr));
+        let aside = elsewhere.path().join("spool");
+        std::fs::rename(process.join("spool"), &aside).unwrap();
+        let text = info(root.path());
+        assert!(
+            text.contains("process 31 msmemscope_31_20251203091122_ascend: 3 events, read from its dump files"),
+            "{text}"
+        );
+        assert_eq!(pool_and_site_lines(&text), of_recording);
+        let file = process.join(format!("device_cpu/dump/memscope_dump_20251203091122.{format}"));
+        let text = info(&file);
+        assert!(text.contains("cpu HOST: peak 64 B") && text.contains("train.py: Net.forward"), "{text}");
+        std::fs::rename(aside, process.join("spool")).unwrap();
+        for device in ["cpu", "2"] {
+            std::fs::remove_dir_all(process.join(format!("device_{device}"))).unwrap();
+        }
+    }
+}
+
+#[test]
+fn bad_rows_of_a_dump_are_named_and_what_is_no_dump_is_an_error() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("memscope_dump_1.csv");
+    let header = "ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id,Ptr,Attr";
+    let good = "1,MALLOC,HAL,N/A,5,7,7,0,0x10,\"{allocation_id:1,size:2048}\"";
+    std::fs::write(&path, format!("{header}\n{good}\nrubbish\n")).unwrap();
+    let text = info(&path);
+    assert!(text.contains("npu 0 HAL: peak 2.0 KiB"), "{text}");
+    assert!(text.contains("memscope_dump_1.csv, line 3: cells: 1 instead of 10"), "{text}");
+    std::fs::write(&path, "a,b\n").unwrap();
+    for path in [root.path(), &path] {
+        let output = run("info", path);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("is no dump of memory events"), "{error}");
+    }
+}
+
 /// Files below a directory, without that part of their paths.
 fn files_in(directory: &Path) -> Vec<String> {
     let mut files = Vec::new();

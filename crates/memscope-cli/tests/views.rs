@@ -248,3 +248,31 @@ fn what_modules_hold_until_the_interpreter_ends_is_told() {
         "{top}"
     );
 }
+
+#[test]
+fn dump_files_tell_the_same_as_the_recording() {
+    let root = recorded(1);
+    let functions = |path: &str, at: &str| {
+        let top = text(&["top", path, "--device=cpu", "--json", &format!("--at={at}")]);
+        let top: serde_json::Value = serde_json::from_str(&top).unwrap();
+        (top["of"]["bytes"].clone(), top["functions"].clone(), top["sites"].clone())
+    };
+    for (format, ending) in [("csv", ".csv"), ("db", ".db")] {
+        assert!(run(&["export", path(&root), "--format", format, "-q"]).status.success());
+        let dump = root.path().join("msmemscope_31_20251203091122_ascend/device_cpu/dump");
+        let file = std::fs::read_dir(&dump)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .find(|file| {
+                let name = file.file_name().unwrap().to_string_lossy();
+                name.contains("_dump_") && name.ends_with(ending)
+            })
+            .unwrap();
+        for at in ["peak", "end", "main"] {
+            assert_eq!(functions(file.to_str().unwrap(), at), functions(path(&root), at), "{format} {at}");
+        }
+    }
+    let text_file = root.path().join("notes.txt");
+    std::fs::write(&text_file, "x\n").unwrap();
+    refused(&["top", text_file.to_str().unwrap()], &["notes.txt"]);
+}

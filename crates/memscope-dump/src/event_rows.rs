@@ -1,7 +1,10 @@
 //! Events of the model as rows.
 use crate::error::ExportError;
 use crate::router::{Router, StackSource};
-use crate::rows::{Attribute, DeviceId, Event, EventType, NOT_APPLICABLE, Row, StackCells, Value, key};
+use crate::rows::{
+    Attribute, DeviceId, Event, EventType, NOT_APPLICABLE, RANGE_END_PREFIX, REFUSAL_NAME, Row, StackCells, Value, key,
+    value,
+};
 use crate::stack_text::StackTexts;
 use crate::tensor_words::{format_name, shape_text, type_name};
 use crate::{SampledUsage, UsageLookup};
@@ -45,7 +48,7 @@ fn memory_attributes<'a>(event: &BlockEvent, sampled: SampledUsage, owners: &'a 
         attributes.push(key::TOTAL, Value::Integer(event.used));
     } else {
         if event.block.pool == Pool::Pinned {
-            attributes.push(key::PINNED, Value::Text("true"));
+            attributes.push(key::PINNED, Value::Text(value::TRUE));
         }
         attributes.push(key::USED, Value::Integer(event.used));
         if let Some(reserved) = event.reserved {
@@ -53,7 +56,7 @@ fn memory_attributes<'a>(event: &BlockEvent, sampled: SampledUsage, owners: &'a 
         }
     }
     if event.synthetic || event.selection == Selection::Closing {
-        attributes.push(key::SHADOW, Value::Text("true"));
+        attributes.push(key::SHADOW, Value::Text(value::TRUE));
     } else {
         let used = [(key::PROCESS_USED, sampled.process_used), (key::DEVICE_USED, sampled.device_used)];
         for (key, bytes) in used {
@@ -76,15 +79,16 @@ fn push_origin<'a>(attributes: &mut Attributes<'a>, event: &BlockEvent, owners: 
     match event.block.origin {
         Origin::Driver(traits) | Origin::DriverHandle(traits) if event.block.pool == Pool::Hal => {
             let page = match traits.page {
-                PageSize::Normal => "normal",
-                PageSize::Huge => "huge",
-                PageSize::Giant => "giant",
+                PageSize::Normal => value::NORMAL_PAGES,
+                PageSize::Huge => value::HUGE_PAGES,
+                PageSize::Giant => value::GIANT_PAGES,
             };
             attributes.push(key::PAGE_TYPE, Value::Text(page));
             let created = matches!(event.block.origin, Origin::DriverHandle(_));
-            attributes.push(key::ALLOC_TYPE, Value::Text(if created { "create" } else { "alloc" }));
+            let call = if created { value::CREATED_BY_DRIVER } else { value::ALLOCATED_BY_DRIVER };
+            attributes.push(key::ALLOC_TYPE, Value::Text(call));
         }
-        Origin::Mapping => attributes.push(key::ALLOC_TYPE, Value::Text("mmap")),
+        Origin::Mapping => attributes.push(key::ALLOC_TYPE, Value::Text(value::MAPPED)),
         _ => {}
     }
 }
@@ -143,14 +147,14 @@ pub(crate) fn write_note(
         NoteKind::RangeStart { text, .. } => (Event::Mstx, EventType::RANGE_START, Some(text)),
         NoteKind::RangeEnd { text: Some(text), .. } => (Event::Mstx, EventType::RANGE_END, Some(text)),
         NoteKind::RangeEnd { id, text: None } => {
-            number = format!("Range end from id {id}");
+            number = format!("{RANGE_END_PREFIX}{id}");
             (Event::Mstx, EventType::RANGE_END, Some(number.as_str()))
         }
         NoteKind::OutOfMemory { call, size, flag } => {
             attributes.push(key::FUNCTION, Value::Text(call.name()));
             attributes.push(key::REQUESTED_SIZE, Value::Integer(size));
             attributes.push(key::FLAG, Value::Integer(flag));
-            (Event::OomDetail, EventType::OOM_TRIGGER, Some("OOM_Trigger"))
+            (Event::OomDetail, EventType::OOM_TRIGGER, Some(REFUSAL_NAME))
         }
         NoteKind::Snapshot { name, memory } => {
             let sampled = usage.map(|lookup| lookup(note.device, note.at.time_ns)).unwrap_or_default();
@@ -270,7 +274,7 @@ fn write_access(
     }
     attributes.push(key::ADDRESS, Value::Address(access.address));
     attributes.push(key::SIZE, Value::Integer(access.size));
-    attributes.push(key::TYPE, Value::Text("ATB"));
+    attributes.push(key::TYPE, Value::Text(value::BY_ATB));
     attributes.push(key::ELEMENT_TYPE, Value::Text(&dtype));
     attributes.push(key::FORMAT, Value::Text(&format));
     attributes.push(key::SHAPE, Value::Text(&shape));

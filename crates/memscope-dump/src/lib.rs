@@ -7,6 +7,8 @@
 //!
 //! The caller's duties: show [`Exported::problems`] to the user.
 //!
+//! Such files, and those of the existing tool, are read back as traces: [`open`] and [`sources`] take whatever is at a path.
+//!
 //! What stays in memory is what the model keeps, one text for each distinct frame, and for a database the addresses of
 //! live blocks; of the files, what is being written and what waits for it.
 #![forbid(unsafe_code)]
@@ -21,6 +23,7 @@ mod event_rows;
 mod export;
 pub mod format;
 mod pairing;
+mod read;
 mod room;
 mod router;
 pub mod rows;
@@ -35,4 +38,7 @@ pub use destination::file_time;
 pub use error::ExportError;
 pub use export::{CONFIG_FILE, DumpEvents, ExportOptions, Exported, SampledUsage, UsageLookup, export_process};
 pub use format::{Format, StackForm};
+pub use read::error::ReadError;
+pub use read::source::FileSource;
+pub use read::sources::{Source, Sources, file_sources, open, sources};
 pub use room::Room;

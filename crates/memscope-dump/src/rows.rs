@@ -54,7 +54,47 @@ impl Event {
             Event::Access => "ACCESS",
         }
     }
+
+    const ALL: [Event; 9] = [
+        Event::Malloc,
+        Event::Free,
+        Event::KernelLaunch,
+        Event::OpLaunch,
+        Event::Access,
+        Event::Mstx,
+        Event::System,
+        Event::Snapshot,
+        Event::OomDetail,
+    ];
+
+    pub fn from_text(text: &str) -> Option<Event> {
+        Event::ALL.into_iter().find(|event| is_word(text, event.text()))
+    }
+
+    /// Its place among all.
+    pub(crate) fn number(self) -> u8 {
+        Event::ALL.iter().position(|event| *event == self).unwrap_or(0) as u8
+    }
+
+    pub(crate) fn of_number(number: u8) -> Option<Event> {
+        Event::ALL.get(usize::from(number)).copied()
+    }
 }
+
+/// Whether `text` is `word`; the first files of the existing tool wrote some in small letters, and blanks in them.
+fn is_word(text: &str, word: &str) -> bool {
+    let plain = |byte: u8| if byte == b' ' { b'_' } else { byte.to_ascii_uppercase() };
+    text == word || text.len() == word.len() && text.bytes().map(plain).eq(word.bytes().map(plain))
+}
+
+const HOST_IN_DATABASES: &str = "HOST_PINNED";
+
+/// The name of an allocation the driver refused.
+pub const REFUSAL_NAME: &str = "OOM_Trigger";
+
+/// The name of a range's end where the text of its start is not known; the number of the range follows. The existing tool
+/// writes all ends so.
+pub const RANGE_END_PREFIX: &str = "Range end from id ";
 
 /// Of a memory event, the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -90,11 +130,60 @@ impl EventType {
         self.0
     }
 
+    const NOT_OF_POOLS: [EventType; 20] = [
+        EventType::KERNEL_LAUNCH,
+        EventType::KERNEL_EXECUTE_START,
+        EventType::KERNEL_EXECUTE_END,
+        EventType::ATB_START,
+        EventType::ATB_END,
+        EventType::KERNEL_START,
+        EventType::KERNEL_END,
+        EventType::READ,
+        EventType::WRITE,
+        EventType::UNKNOWN,
+        EventType::MARK,
+        EventType::RANGE_START,
+        EventType::RANGE_END,
+        EventType::ACL_INIT,
+        EventType::ACL_FINI,
+        EventType::START_TRACE,
+        EventType::STOP_TRACE,
+        EventType::STEP,
+        EventType::SNAPSHOT,
+        EventType::OOM_TRIGGER,
+    ];
+
+    /// Its place among those that are no pool's.
+    pub(crate) fn number(self) -> u8 {
+        EventType::NOT_OF_POOLS.iter().position(|known| *known == self).unwrap_or(0) as u8
+    }
+
+    pub(crate) fn of_number(number: u8) -> Option<EventType> {
+        EventType::NOT_OF_POOLS.get(usize::from(number)).copied()
+    }
+
+    /// As a csv or a database spells it.
+    pub fn from_text(text: &str) -> Option<EventType> {
+        if let Some(pool) = Pool::from_event_type(text) {
+            return Some(EventType::of(pool));
+        }
+        if is_word(text, HOST_IN_DATABASES) {
+            return Some(EventType::of(Pool::Host));
+        }
+        let other = EventType::NOT_OF_POOLS.into_iter().find(|known| is_word(text, known.text()));
+        other.or_else(|| Pool::from_event_type(&text.to_ascii_uppercase()).map(EventType::of))
+    }
+
+    /// The pool, if it is the type of allocations and frees; of pinned memory that of the host.
+    pub fn pool(self) -> Option<Pool> {
+        Pool::from_event_type(self.0)
+    }
+
     /// The word in a database. The viewer knows one pool of host memory and answers a click on any other with an error,
     /// so all host memory goes by that name there.
     pub fn database_text(self) -> &'static str {
         match self.0 {
-            "HOST" => "HOST_PINNED",
+            "HOST" => HOST_IN_DATABASES,
             other => other,
         }
     }
@@ -115,6 +204,15 @@ impl DeviceId {
             DeviceId::Cpu => out.extend_from_slice(b"cpu"),
             DeviceId::Npu(number) => push_decimal(out, u64::from(number)),
             DeviceId::Unknown => out.extend_from_slice(NOT_APPLICABLE.as_bytes()),
+        }
+    }
+
+    /// Old files say `host` for `cpu`; an empty cell says as little as [`NOT_APPLICABLE`].
+    pub fn from_text(text: &str) -> Option<DeviceId> {
+        match text {
+            "cpu" | "host" => Some(DeviceId::Cpu),
+            "" | NOT_APPLICABLE => Some(DeviceId::Unknown),
+            number => number.parse().ok().map(DeviceId::Npu),
         }
     }
 
@@ -163,6 +261,63 @@ pub mod key {
     pub const ELEMENT_TYPE: &str = "dtype";
     pub const FORMAT: &str = "format";
     pub const SHAPE: &str = "shape";
+    /// Of the existing tool, where an analysis wrote into the file.
+    pub const INEFFICIENT: &str = "inefficient_type";
+    /// The manual's words for [`MAX_RESERVED`] and [`MAX_ALLOCATED`].
+    pub const PEAK_RESERVED: &str = "peak_reserved";
+    pub const PEAK_ALLOCATED: &str = "peak_allocated";
+
+    /// Whether a text before a colon is a key that may follow a text with commas in it.
+    pub fn is_known(text: &str) -> bool {
+        matches!(
+            text,
+            ALLOCATION_ID
+                | ADDRESS
+                | SIZE
+                | PINNED
+                | USED
+                | TOTAL
+                | PROCESS_USED
+                | DEVICE_USED
+                | SHADOW
+                | OWNER
+                | PAGE_TYPE
+                | ALLOC_TYPE
+                | FUNCTION
+                | REQUESTED_SIZE
+                | FLAG
+                | FREE
+                | RESERVED
+                | MAX_RESERVED
+                | ALLOCATED
+                | MAX_ALLOCATED
+                | DEVICE_RATE
+                | RESERVED_RATE
+                | STREAM
+                | TASK
+                | PATH
+                | WORKSPACE
+                | WORKSPACE_SIZE
+                | TYPE
+                | ELEMENT_TYPE
+                | FORMAT
+                | SHAPE
+                | INEFFICIENT
+                | "MID"
+        )
+    }
+}
+
+/// Values of the `Attr` column that writer and reader must agree on.
+pub mod value {
+    pub const TRUE: &str = "true";
+    pub const NORMAL_PAGES: &str = "normal";
+    pub const HUGE_PAGES: &str = "huge";
+    pub const GIANT_PAGES: &str = "giant";
+    pub const ALLOCATED_BY_DRIVER: &str = "alloc";
+    pub const CREATED_BY_DRIVER: &str = "create";
+    pub const MAPPED: &str = "mmap";
+    pub const BY_ATB: &str = "ATB";
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -252,5 +407,36 @@ impl Row<'_> {
             Value::Integer(value) => Some(value),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_known_as_they_are_written_now_and_were_at_first() {
+        for event in
+            ["MALLOC", "FREE", "SYSTEM", "MSTX", "OOM_DETAIL", "SNAPSHOT", "OP_LAUNCH", "KERNEL_LAUNCH", "ACCESS"]
+        {
+            assert_eq!(Event::from_text(event).map(Event::text), Some(event));
+        }
+        assert_eq!(Event::from_text("Kernel launch"), Some(Event::KernelLaunch));
+        assert_eq!((Event::from_text("CLEAN_UP"), EventType::from_text("ATEN_START")), (None, None));
+        assert_eq!(EventType::from_text("acl init"), Some(EventType::ACL_INIT));
+        let pools = [Pool::Host, Pool::Hal, Pool::PtaCaching, Pool::PtaWorkspace, Pool::Atb, Pool::MindSpore];
+        for pool in pools {
+            assert_eq!(EventType::from_text(EventType::of(pool).text()).and_then(EventType::pool), Some(pool));
+            assert_eq!(EventType::from_text(EventType::of(pool).database_text()), Some(EventType::of(pool)));
+        }
+        assert_eq!(EventType::from_text("pta"), Some(EventType::of(Pool::PtaCaching)));
+    }
+
+    #[test]
+    fn a_device_is_read_as_it_is_written() {
+        for device in [DeviceId::Cpu, DeviceId::Npu(0), DeviceId::Npu(u32::MAX), DeviceId::Unknown] {
+            assert_eq!(DeviceId::from_text(&device.text()), Some(device));
+        }
+        assert_eq!((DeviceId::from_text("host"), DeviceId::from_text("x")), (Some(DeviceId::Cpu), None));
     }
 }

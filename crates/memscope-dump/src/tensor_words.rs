@@ -2,65 +2,70 @@
 use memscope_model::TensorOwner;
 
 /// CANN's element types by code.
-fn element(code: i32) -> Option<&'static str> {
-    Some(match code {
-        0 => "FLOAT",
-        1 => "FLOAT16",
-        2 => "INT8",
-        3 => "INT32",
-        4 => "UINT8",
-        6 => "INT16",
-        7 => "UINT16",
-        8 => "UINT32",
-        9 => "INT64",
-        10 => "UINT64",
-        11 => "DOUBLE",
-        12 => "BOOL",
-        13 => "STRING",
-        16 => "COMPLEX64",
-        17 => "COMPLEX128",
-        27 => "BF16",
-        29 => "INT4",
-        30 => "UINT1",
-        33 => "COMPLEX32",
-        34 => "HIFLOAT8",
-        35 => "FLOAT8_E5M2",
-        36 => "FLOAT8_E4M3FN",
-        37 => "FLOAT8_E8M0",
-        38 => "FLOAT6_E3M2",
-        39 => "FLOAT6_E2M3",
-        40 => "FLOAT4_E2M1",
-        41 => "FLOAT4_E1M2",
-        _ => return None,
-    })
-}
+const ELEMENTS: [(i32, &str); 27] = [
+    (0, "FLOAT"),
+    (1, "FLOAT16"),
+    (2, "INT8"),
+    (3, "INT32"),
+    (4, "UINT8"),
+    (6, "INT16"),
+    (7, "UINT16"),
+    (8, "UINT32"),
+    (9, "INT64"),
+    (10, "UINT64"),
+    (11, "DOUBLE"),
+    (12, "BOOL"),
+    (13, "STRING"),
+    (16, "COMPLEX64"),
+    (17, "COMPLEX128"),
+    (27, "BF16"),
+    (29, "INT4"),
+    (30, "UINT1"),
+    (33, "COMPLEX32"),
+    (34, "HIFLOAT8"),
+    (35, "FLOAT8_E5M2"),
+    (36, "FLOAT8_E4M3FN"),
+    (37, "FLOAT8_E8M0"),
+    (38, "FLOAT6_E3M2"),
+    (39, "FLOAT6_E2M3"),
+    (40, "FLOAT4_E2M1"),
+    (41, "FLOAT4_E1M2"),
+];
 
 /// CANN's memory layouts by code.
-fn layout(code: i32) -> Option<&'static str> {
-    Some(match code {
-        0 => "NCHW",
-        1 => "NHWC",
-        2 => "ND",
-        3 => "NC1HWC0",
-        4 => "FRACTAL_Z",
-        12 => "NC1HWC0_C04",
-        16 => "HWCN",
-        27 => "NDHWC",
-        29 => "FRACTAL_NZ",
-        30 => "NCDHW",
-        32 => "NDC1HWC0",
-        33 => "FRACTAL_Z_3D",
-        35 => "NC",
-        47 => "NCL",
-        _ => return None,
-    })
+const LAYOUTS: [(i32, &str); 14] = [
+    (0, "NCHW"),
+    (1, "NHWC"),
+    (2, "ND"),
+    (3, "NC1HWC0"),
+    (4, "FRACTAL_Z"),
+    (12, "NC1HWC0_C04"),
+    (16, "HWCN"),
+    (27, "NDHWC"),
+    (29, "FRACTAL_NZ"),
+    (30, "NCDHW"),
+    (32, "NDC1HWC0"),
+    (33, "FRACTAL_Z_3D"),
+    (35, "NC"),
+    (47, "NCL"),
+];
+
+/// In a row that does not tell.
+const NOT_TOLD: i32 = -1;
+
+fn word_of(words: &[(i32, &'static str)], code: i32) -> Option<&'static str> {
+    words.iter().find(|(known, _)| *known == code).map(|(_, word)| *word)
+}
+
+fn code_of(words: &[(i32, &'static str)], word: &str) -> i32 {
+    words.iter().find(|(_, known)| *known == word).map_or(NOT_TOLD, |(code, _)| *code)
 }
 
 const UNDEFINED: &str = "UNDEFINED";
 
 /// The type as ATB spells it for its operators and for its kernels.
 pub(crate) fn type_name(owner: TensorOwner, code: i32) -> String {
-    match (owner, element(code)) {
+    match (owner, word_of(&ELEMENTS, code)) {
         (TensorOwner::AtbOperator, Some(element)) => format!("ACL_{element}"),
         (TensorOwner::AtbOperator, None) => format!("ACL_DT_{UNDEFINED}"),
         (TensorOwner::AtbKernel, element) => format!("TENSOR_DTYPE_{}", element.unwrap_or(UNDEFINED)),
@@ -68,12 +73,35 @@ pub(crate) fn type_name(owner: TensorOwner, code: i32) -> String {
 }
 
 pub(crate) fn format_name(owner: TensorOwner, code: i32) -> String {
-    match (owner, layout(code)) {
+    match (owner, word_of(&LAYOUTS, code)) {
         // The one layout whose name in ACL lacks the word.
         (TensorOwner::AtbOperator, Some(layout @ "FRACTAL_Z_3D")) => format!("ACL_{layout}"),
         (TensorOwner::AtbOperator, layout) => format!("ACL_FORMAT_{}", layout.unwrap_or(UNDEFINED)),
         (TensorOwner::AtbKernel, layout) => format!("TENSOR_FORMAT_{}", layout.unwrap_or(UNDEFINED)),
     }
+}
+
+/// Whose words a type is in, and its code.
+pub(crate) fn type_code(text: &str) -> (TensorOwner, i32) {
+    match text.strip_prefix("TENSOR_DTYPE_") {
+        Some(word) => (TensorOwner::AtbKernel, code_of(&ELEMENTS, word)),
+        None => (TensorOwner::AtbOperator, code_of(&ELEMENTS, text.strip_prefix("ACL_").unwrap_or(text))),
+    }
+}
+
+pub(crate) fn format_code(text: &str) -> i32 {
+    let prefixes = ["TENSOR_FORMAT_", "ACL_FORMAT_", "ACL_"];
+    let word = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(text);
+    code_of(&LAYOUTS, word)
+}
+
+/// The dimensions of a [`shape_text`].
+pub(crate) fn dimensions_of(text: &str) -> Option<Vec<i64>> {
+    let inside = text.strip_prefix('[')?.strip_suffix(']')?;
+    if inside.is_empty() {
+        return Some(Vec::new());
+    }
+    inside.split(',').map(|number| number.trim().parse().ok()).collect()
 }
 
 /// `[2,3]`.
@@ -101,6 +129,21 @@ mod tests {
         assert_eq!((format_name(AtbOperator, 33), format_name(AtbKernel, 33)), odd);
         let undefined = ("ACL_FORMAT_UNDEFINED".into(), "TENSOR_FORMAT_UNDEFINED".into());
         assert_eq!((format_name(AtbOperator, 99), format_name(AtbKernel, -1)), undefined);
+    }
+
+    #[test]
+    fn words_lead_back_to_the_codes() {
+        for owner in [AtbOperator, AtbKernel] {
+            for (code, _) in ELEMENTS {
+                assert_eq!(type_code(&type_name(owner, code)), (owner, code));
+            }
+            for (code, _) in LAYOUTS {
+                assert_eq!(format_code(&format_name(owner, code)), code);
+            }
+            assert_eq!(type_code(&type_name(owner, 5)), (owner, NOT_TOLD));
+        }
+        assert_eq!(dimensions_of(&shape_text(&[2, -1])), Some(vec![2, -1]));
+        assert_eq!((dimensions_of("[]"), dimensions_of("torch.Size([2])")), (Some(vec![]), None));
     }
 
     #[test]

@@ -18,4 +18,7 @@ pub enum ModelError {
     // The text of a spool error already names the file and the cause.
     #[error(transparent)]
     Spool(#[from] SpoolError),
+    // As is that of a source's own error.
+    #[error(transparent)]
+    Source(Box<dyn std::error::Error + Send + Sync>),
 }

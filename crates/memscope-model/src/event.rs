@@ -54,6 +54,13 @@ impl Pool {
         }
     }
 
+    /// The pool of an `Event Type`. Pinned memory of the host goes by the host's; only attributes tell them apart.
+    pub fn from_event_type(text: &str) -> Option<Pool> {
+        const POOLS: [Pool; 6] =
+            [Pool::Host, Pool::Hal, Pool::PtaCaching, Pool::PtaWorkspace, Pool::Atb, Pool::MindSpore];
+        POOLS.into_iter().find(|pool| pool.event_type() == text)
+    }
+
     /// A name no other pool has.
     pub fn name(self) -> &'static str {
         match self {
@@ -264,6 +271,16 @@ impl RefusedCall {
             Space::Driver => RefusedCall::MemAlloc,
             Space::DriverHandle => RefusedCall::MemCreate,
             other => RefusedCall::Pool(Pool::of(other, device)),
+        }
+    }
+
+    /// The call of a [`RefusedCall::name`].
+    pub fn from_name(name: &str) -> Option<RefusedCall> {
+        match name {
+            "halMemAlloc" => Some(RefusedCall::MemAlloc),
+            "halMemCreate" => Some(RefusedCall::MemCreate),
+            name if name == Pool::Pinned.name() => Some(RefusedCall::Pool(Pool::Pinned)),
+            name => Pool::from_event_type(name).map(RefusedCall::Pool),
         }
     }
 

@@ -11,6 +11,10 @@ pub enum Damage {
     Spool(SpoolDamage),
     /// A row of a file that makes no sense.
     Row { file: PathBuf, row: RowPlace, why: String },
+    /// More such rows of the file than are told one by one.
+    MoreRows { file: PathBuf, number: u64 },
+    /// A file of several that cannot be read at all, or not to its end.
+    File { file: PathBuf, why: String },
 }
 
 /// How users find a row.

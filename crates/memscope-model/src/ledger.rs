@@ -4,8 +4,9 @@ use crate::outcome::PoolUsage;
 use crate::state;
 use crate::trace::Fan;
 use crate::{
-    AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, Device, Moment, Names, NoteEvent, NoteKind, Origin,
-    OutOfMemory, Outcome, OwnerId, Owners, Pool, Selection, StackId, Stacks, State, Steps, TraceEvent, TraceSink,
+    AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, Device, KernelPhase, Moment, Names, NoteEvent, NoteKind,
+    Origin, OutOfMemory, Outcome, OwnerId, Owners, Pool, RefusedCall, Selection, StackId, Stacks, State, Steps,
+    TraceEvent, TraceSink,
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -44,7 +45,22 @@ pub struct OldBlock {
     pub synthetic: bool,
 }
 
-type Place = (Device, Pool, u64);
+/// Where a block is. Handles of the driver are no addresses, and have a numbering of their own.
+type Place = (Device, Pool, Numbering, u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Numbering {
+    Addresses,
+    Handles,
+}
+
+fn place_of(device: Device, pool: Pool, origin: Origin, address: u64) -> Place {
+    let numbering = match origin {
+        Origin::DriverHandle(_) => Numbering::Handles,
+        _ => Numbering::Addresses,
+    };
+    (device, pool, numbering, address)
+}
 
 /// The account of one process.
 #[derive(Debug, Default)]
@@ -58,35 +74,82 @@ pub struct Ledger {
     books: LedgerBooks,
     ids: u64,
     blocks: u64,
+    of_heap: Share,
+    of_mappings: Share,
     outcome: Outcome,
 }
+
+/// What one kind of block holds of the host's memory.
+#[derive(Clone, Copy, Default, Debug)]
+struct Share {
+    allocations: u64,
+    bytes: u64,
+    peak_bytes: u64,
+}
+
+/// A program may ask again and again; the first refusals tell the story.
+const KEPT_REFUSALS: usize = 1000;
 
 #[derive(Debug, Default)]
 struct LedgerBooks {
     live: FxHashMap<BlockId, Block>,
-    /// In order, so that the block around an address is near it.
-    by_place: BTreeMap<Place, BlockId>,
+    /// Blocks of devices, in order, so that the block around an address is near it.
+    on_devices: BTreeMap<Place, BlockId>,
+    /// Blocks of the host that came without a number.
+    on_host: FxHashMap<Place, BlockId>,
     pools: Vec<PoolUsage>,
+    /// Where each is: a made-up file may name thousands of devices.
+    pool_places: FxHashMap<(Device, Pool), usize>,
+    last_pool: usize,
 }
 
 impl LedgerBooks {
     fn pool(&mut self, device: Device, pool: Pool) -> &mut PoolUsage {
-        let known = self.pools.iter().position(|usage| (usage.device, usage.pool) == (device, pool));
-        let index = known.unwrap_or_else(|| {
-            self.pools.push(PoolUsage::new(device, pool));
-            self.pools.len() - 1
-        });
-        &mut self.pools[index]
+        let LedgerBooks { pools, pool_places, last_pool, .. } = self;
+        let is_last = pools.get(*last_pool).is_some_and(|usage| (usage.device, usage.pool) == (device, pool));
+        if !is_last {
+            *last_pool = *pool_places.entry((device, pool)).or_insert_with(|| {
+                pools.push(PoolUsage::new(device, pool));
+                pools.len() - 1
+            });
+        }
+        &mut pools[*last_pool]
+    }
+
+    fn insert(&mut self, block: Block, numbered: bool) {
+        let place = place_of(block.device, block.pool, block.origin, block.address);
+        if is_of_host(block.pool) {
+            if !numbered {
+                self.on_host.insert(place, block.id);
+            }
+        } else {
+            self.on_devices.insert(place, block.id);
+        }
+        self.live.insert(block.id, block);
     }
 
     fn remove(&mut self, id: BlockId) -> Option<Block> {
         let block = self.live.remove(&id)?;
-        let place = (block.device, block.pool, block.address);
-        if self.by_place.get(&place) == Some(&id) {
-            self.by_place.remove(&place);
+        let place = place_of(block.device, block.pool, block.origin, block.address);
+        if is_of_host(block.pool) {
+            if !self.on_host.is_empty() && self.on_host.get(&place) == Some(&id) {
+                self.on_host.remove(&place);
+            }
+        } else if self.on_devices.get(&place) == Some(&id) {
+            self.on_devices.remove(&place);
         }
         Some(block)
     }
+
+    /// The block at a place, of those that came without a number where it is the host's.
+    fn at(&self, place: Place) -> Option<BlockId> {
+        let found = if is_of_host(place.1) { self.on_host.get(&place) } else { self.on_devices.get(&place) };
+        found.copied()
+    }
+}
+
+fn is_of_host(pool: Pool) -> bool {
+    matches!(pool, Pool::Host | Pool::Pinned)
 }
 
 impl Ledger {
@@ -94,28 +157,33 @@ impl Ledger {
         Ledger::default()
     }
 
-    /// A block begins. One that is still there under the same number or at the same place ends first.
+    /// A block begins. One that is still there under the same number ends first; so does one at the same place if the
+    /// new one has no number. Numbered blocks end by their number alone.
     pub fn malloc(&mut self, now: Circumstances, new: NewBlock, sinks: &mut [&mut dyn TraceSink]) -> ControlFlow<()> {
-        if !self.books.pool(new.device, new.pool).fits(new.size) {
+        let NewBlock { device, pool, origin, address, size, owner, synthetic, .. } = new;
+        if !self.books.pool(device, pool).fits(size) {
             self.outcome.implausible_events += 1;
             return ControlFlow::Continue(());
         }
-        let place = (new.device, new.pool, new.address);
-        let old = [new.id.filter(|id| self.books.live.contains_key(id)), self.books.by_place.get(&place).copied()];
-        for id in old.into_iter().flatten() {
-            if let Some(old) = self.books.remove(id) {
-                self.outcome.replaced_blocks += 1;
-                self.emit_free(Circumstances { stack: StackId::NONE, ..now }, old, true, true, sinks)?;
-            }
+        let old = match new.id {
+            Some(id) => self.books.remove(id),
+            None => self.books.at(place_of(device, pool, origin, address)).and_then(|id| self.books.remove(id)),
+        };
+        if let Some(old) = old {
+            self.outcome.replaced_blocks += 1;
+            self.emit_free(Circumstances { stack: StackId::NONE, ..now }, old, true, true, sinks)?;
         }
         self.blocks = new.id.map_or(self.blocks + 1, |id| self.blocks.max(id.0));
         let at = self.moment(now);
         let id = new.id.unwrap_or(BlockId(self.blocks));
-        let NewBlock { device, pool, origin, address, size, owner, synthetic, .. } = new;
         let block = Block { id, device, pool, origin, address, size, made: at, owner };
-        self.books.live.insert(id, block);
-        self.books.by_place.insert(place, id);
+        self.books.insert(block, new.id.is_some());
         self.books.pool(device, pool).add(size, at.time_ns);
+        if let Some(share) = self.share(&block) {
+            share.allocations += 1;
+            share.bytes += size;
+            share.peak_bytes = share.peak_bytes.max(share.bytes);
+        }
         self.outcome.mallocs += 1;
         self.emit(Action::Malloc, block, at, true, synthetic, sinks)
     }
@@ -123,7 +191,12 @@ impl Ledger {
     /// A block ends. One that is not known gives a free that is not matched.
     pub fn free(&mut self, now: Circumstances, old: OldBlock, sinks: &mut [&mut dyn TraceSink]) -> ControlFlow<()> {
         let OldBlock { id, device, pool, address, synthetic } = old;
-        let known = id.or_else(|| self.books.by_place.get(&(device, pool, address)).copied());
+        // The end of a block does not say whether it is known by a handle.
+        let by_place = || {
+            let numberings = [Numbering::Addresses, Numbering::Handles];
+            numberings.into_iter().find_map(|numbering| self.books.at((device, pool, numbering, address)))
+        };
+        let known = id.or_else(by_place);
         match known.and_then(|id| self.books.remove(id)) {
             Some(block) => self.emit_free(now, block, true, synthetic, sinks),
             None => {
@@ -135,6 +208,19 @@ impl Ledger {
                 let block = Block { id, device, pool, origin, address, size: 0, made, owner: OwnerId::NONE };
                 self.emit_free(now, block, false, synthetic, sinks)
             }
+        }
+    }
+
+    /// A live block, by its number.
+    pub fn block(&self, id: BlockId) -> Option<&Block> {
+        self.books.live.get(&id)
+    }
+
+    fn share(&mut self, block: &Block) -> Option<&mut Share> {
+        match block.origin {
+            Origin::Heap => Some(&mut self.of_heap),
+            Origin::Mapping => Some(&mut self.of_mappings),
+            _ => None,
         }
     }
 
@@ -155,19 +241,18 @@ impl Ledger {
     ) -> ControlFlow<()> {
         match kind {
             NoteKind::RangeStart { id, text } => self.steps.range_start(id, text),
-            NoteKind::OutOfMemory { call, size, .. } => {
-                self.outcome.refusals += 1;
-                let driver_bytes =
-                    self.books.pools.iter().find(|usage| (usage.device, usage.pool) == (device, Pool::Hal));
-                self.outcome.out_of_memory.push(OutOfMemory {
-                    time_ns: now.time_ns,
-                    thread: now.thread,
-                    device,
-                    call,
-                    size,
-                    stack: now.stack,
-                    driver_bytes: driver_bytes.map_or(0, |usage| usage.live_bytes),
-                });
+            NoteKind::OutOfMemory { call, size, .. } => self.refuse(now, device, call, size),
+            NoteKind::Kernel { phase, name, task, .. } => {
+                let counts = &mut self.outcome.kernels;
+                match phase {
+                    KernelPhase::Launch => {
+                        counts.launches += 1;
+                        counts.launches_without_task += u64::from(task.is_none());
+                        counts.launches_without_name += u64::from(task.is_some() && name.is_none());
+                    }
+                    KernelPhase::ExecuteStart => {}
+                    KernelPhase::ExecuteEnd => counts.executions += 1,
+                }
             }
             _ => {}
         }
@@ -183,9 +268,33 @@ impl Ledger {
         flow
     }
 
+    fn refuse(&mut self, now: Circumstances, device: Device, call: RefusedCall, size: u64) {
+        self.outcome.refusals += 1;
+        if self.outcome.out_of_memory.len() < KEPT_REFUSALS {
+            let driver = state::Books::pool(&self.books, device, Pool::Hal);
+            self.outcome.out_of_memory.push(OutOfMemory {
+                time_ns: now.time_ns,
+                thread: now.thread,
+                device,
+                call,
+                size,
+                stack: now.stack,
+                driver_bytes: driver.map_or(0, |usage| usage.live_bytes),
+            });
+        }
+    }
+
+    /// A sink broke off.
+    pub fn interrupt(&mut self) {
+        self.outcome.interrupted = true;
+    }
+
     /// What all events so far come to.
     pub fn outcome(&self) -> Outcome {
         let mut outcome = self.outcome.clone();
+        outcome.heap_allocations = self.of_heap.allocations;
+        outcome.peak_heap_bytes = self.of_heap.peak_bytes;
+        outcome.peak_mapped_bytes = self.of_mappings.peak_bytes;
         outcome.pools = state::Books::pools(&self.books);
         outcome.live = self.state().live_blocks();
         outcome.steps = self.steps.clone();
@@ -214,6 +323,9 @@ impl Ledger {
         let usage = self.books.pool(block.device, block.pool);
         if matched {
             usage.remove(block.size);
+            if let Some(share) = self.share(&block) {
+                share.bytes -= block.size;
+            }
         }
         self.outcome.frees += 1;
         let at = self.moment(now);
@@ -257,7 +369,7 @@ impl state::Books for LedgerBooks {
     }
 
     fn pool(&self, device: Device, pool: Pool) -> Option<PoolUsage> {
-        self.pools.iter().find(|usage| (usage.device, usage.pool) == (device, pool)).copied()
+        self.pool_places.get(&(device, pool)).map(|place| self.pools[*place])
     }
 
     fn around(&self, device: Device, address: u64) -> Option<AccessedBlock> {
@@ -268,7 +380,8 @@ impl state::Books for LedgerBooks {
         };
         let places = devices.iter().flat_map(|device| ADDRESSED.map(|pool| (*device, pool)));
         let near = |(device, pool): (Device, Pool)| {
-            let before = self.by_place.range((device, pool, 0)..=(device, pool, address)).rev().take(16);
+            let first = (device, pool, Numbering::Addresses, 0);
+            let before = self.on_devices.range(first..=(device, pool, Numbering::Addresses, address)).rev().take(16);
             let blocks = before.filter_map(|(_, id)| self.live.get(id));
             blocks.filter(|block| address - block.address < block.size).min_by_key(|block| block.size)
         };
@@ -337,12 +450,18 @@ mod tests {
     }
 
     #[test]
-    fn a_block_at_the_place_of_another_ends_it() {
+    fn a_block_at_the_place_of_another_ends_it_unless_numbers_tell_them_apart() {
         let mut ledger = Ledger::new();
-        assert!(ledger.malloc(at(1), block(Some(1), 0x100, 10), &mut []).is_continue());
-        assert!(ledger.malloc(at(2), block(Some(2), 0x100, 30), &mut []).is_continue());
+        assert!(ledger.malloc(at(1), block(None, 0x100, 10), &mut []).is_continue());
+        assert!(ledger.malloc(at(2), block(None, 0x100, 20), &mut []).is_continue());
+        assert!(ledger.malloc(at(3), block(Some(2), 0x100, 30), &mut []).is_continue());
         let outcome = ledger.outcome();
-        assert_eq!((outcome.replaced_blocks, outcome.pools[0].live_bytes), (1, 30));
+        assert_eq!((outcome.replaced_blocks, outcome.pools[0].live_bytes), (2, 30));
+        assert!(ledger.malloc(at(4), block(Some(3), 0x100, 5), &mut []).is_continue());
+        assert!(ledger.free(at(5), end(Some(3), 0x100), &mut []).is_continue());
+        let outcome = ledger.outcome();
+        assert_eq!((outcome.replaced_blocks, outcome.pools[0].live_bytes), (2, 30));
+        assert!(ledger.malloc(at(6), block(Some(2), 0x100, 30), &mut []).is_continue());
         let around = ledger.state().around(Device::Unknown, 0x110).expect("inside");
         assert_eq!((around.block, around.address), (BlockId(2), 0x100));
         assert_eq!(ledger.state().around(Device::Npu(1), 0x11e), None);

@@ -111,6 +111,12 @@ impl OwnerId {
         };
         OwnerId(number as u32 + 1)
     }
+
+    /// The number of the CANN module this is, if it is one.
+    pub fn module(self) -> Option<u8> {
+        let number = self.0.checked_sub(1)?;
+        u8::try_from(number).ok().filter(|number| usize::from(*number) <= MODULES.len())
+    }
 }
 
 /// Behind the modules and the unknown one.
@@ -137,6 +143,11 @@ impl Owners {
     /// Levels joined by `@`; `None` of memory that belongs to nobody.
     pub fn name(&self, owner: OwnerId) -> Option<&str> {
         self.names.get((owner.0 as usize).checked_sub(1)?).map(String::as_str)
+    }
+
+    /// The owner of these words, if there is one.
+    pub fn find(&self, name: &str) -> Option<OwnerId> {
+        self.ids.get(name).copied()
     }
 
     /// The owner of these words.

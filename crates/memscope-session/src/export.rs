@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
-use memscope_dump::{DumpEvents, ExportError, ExportOptions, Format, Room, StackForm, export_process};
+use memscope_analysis::{PointInTime, Usage};
+use memscope_dump::{
+    DumpEvents, ExportError, ExportOptions, Format, Room, Source, Sources, StackForm, export_process, file_sources,
+};
 use memscope_model::{ModelError, Process, SPOOL_DIRECTORY, survey_processes};
 use memscope_symbols::{Symbolizer, Symbols};
 
@@ -29,6 +32,10 @@ pub struct Recordings {
 
 /// The recordings in `root`, of one run or all; says which cannot be read.
 pub fn recorded_processes(root: &Path, run: Option<u64>, printer: &Printer) -> anyhow::Result<Recordings> {
+    // A dump file is no recording.
+    if root.is_file() {
+        return Ok(Recordings { processes: Vec::new(), unreadable: 0 });
+    }
     let found = survey_processes(root, run)?;
     for (_, error) in &found.unreadable {
         printer.error(error);
@@ -83,6 +90,27 @@ pub fn read_all(recordings: &Recordings, printer: &Printer) -> Batch {
     progress.bar.finish_and_clear();
     let mut batch = Batch { unreadable: recordings.unreadable, ..Batch::default() };
     batch.take_in(reports, printer);
+    batch
+}
+
+/// As [`read_all`], of dump files of processes that have no recording in `root`, which may be such a file itself.
+pub fn read_dumps(root: &Path, recordings: &Recordings, printer: &Printer) -> Batch {
+    let Sources { found, unreadable } = file_sources(root, &recordings.processes);
+    let mut results: Vec<Result<ProcessReport, ModelError>> =
+        unreadable.into_iter().map(|(_, error)| Err(error)).collect();
+    let paths: Vec<PathBuf> = found.iter().map(|source| source.path.clone()).collect();
+    let progress = Progress::new("reading", &paths, printer);
+    let largest = Largest::default();
+    for (index, Source { path, mut trace }) in found.into_iter().enumerate() {
+        let mut usage = Usage::at(&[PointInTime::MainReturned]);
+        let outcome = trace.run(&mut [&mut usage], &mut progress.of(index));
+        let mut symbolizer = Symbolizer::new();
+        let report = |outcome| ProcessReport::of_dump(&*trace, &path, outcome, &usage, &mut symbolizer, &largest);
+        results.push(outcome.map(report));
+    }
+    progress.bar.finish_and_clear();
+    let mut batch = Batch::default();
+    batch.take_in(results, printer);
     batch
 }
 

@@ -20,8 +20,8 @@ use crate::view_settings::{Show, ViewSettings};
 
 pub(super) fn run(settings: &ViewSettings, printer: &Printer) -> anyhow::Result<ExitCode> {
     match shown(settings, printer) {
-        // What was asked about is not there: nothing was written.
-        Err(error) if error.downcast_ref::<ReadingError>().is_some_and(ReadingError::is_users) => {
+        // What was asked about is not there, or cannot be read: nothing was written.
+        Err(error) if error.is::<ReadingError>() => {
             printer.error(&format_args!("{error:#}"));
             Ok(ExitCode::from(EXIT_USAGE))
         }

@@ -90,6 +90,7 @@ impl DbWriter {
         connection.pragma_update(None, "journal_mode", "OFF")?;
         connection.pragma_update(None, "synchronous", "OFF")?;
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        connection.pragma_update(None, "application_id", super::APPLICATION_ID)?;
         create_table(&connection, brand.table())?;
         Ok(DbWriter {
             tables: Worker::new(Tables { connection, brand, stacks: false }),

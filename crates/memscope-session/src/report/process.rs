@@ -5,8 +5,8 @@ use crate::views::names::Names;
 use crate::{program_end, windows_home};
 use memscope_analysis::{Held, PointInTime, PoolTally, Usage};
 use memscope_model::{
-    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, TraceSource,
-    header_notes,
+    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, Stacks, TraceInfo,
+    TraceSource, header_notes,
 };
 use memscope_symbols::Symbolizer;
 use std::path::{Path, PathBuf};
@@ -99,6 +99,8 @@ pub enum Life {
     Running,
     /// Killed, `_exit`, or replaced by `exec`: the recorder is not told which.
     Cut,
+    /// Dump files do not say.
+    NotTold,
 }
 
 impl Life {
@@ -115,6 +117,7 @@ impl Life {
             Life::Exited => "exited",
             Life::Running => "still running",
             Life::Cut => "ended without exit (killed, _exit or exec)",
+            Life::NotTold => "read from its dump files",
         }
     }
 }
@@ -156,21 +159,8 @@ impl ProcessReport {
         let info = process.info();
         let depth = |key| process.config(key).and_then(|depth| depth.parse::<u32>().ok()).unwrap_or(0);
         let stacks_recorded = depth("c") > 0 || depth("py") > 0;
-        let peak_bytes = usage.pools().map(|tally| tally.peak_bytes).max().unwrap_or(0);
-        let in_detail = largest.takes_lead(Rank { refused: outcome.refusals > 0, peak_bytes });
-        let shown = if usage.pools().len() > MANY_POOLS { SITES_OF_MANY_POOLS } else { SITES };
-        let mut roll = Roll::new(process.stacks(), symbolizer, in_detail, shown);
-        let mut pools: Vec<PoolReport> = usage
-            .pools()
-            .map(|tally| {
-                let booked =
-                    outcome.pools.iter().find(|usage| usage.device == tally.device && usage.pool == tally.pool);
-                pool_report(tally, booked, info, usage, if stacks_recorded { Some(&mut roll) } else { None })
-            })
-            .collect();
-        pools.sort_by_key(|pool| (pool.device, pool.pool));
-        let refused = outcome.out_of_memory.iter().take(REFUSALS);
-        let refusals = refused.map(|refused| refusal(refused, info, stacks_recorded, &mut roll)).collect();
+        let stacks = stacks_recorded.then(|| process.stacks());
+        let contents = Contents::new(usage, &outcome, info.start_realtime_ns, stacks, symbolizer, largest);
         let mut notes = notes_of(info, directory, depth("py") > 0);
         if process.config("cpu") == Some("1") {
             notes.extend(own_allocator::note(&info.executable, &outcome));
@@ -189,9 +179,44 @@ impl ProcessReport {
             notes,
             outcome,
             resident_bytes: None,
-            pools,
-            names: roll.into_names(),
-            refusals,
+            pools: contents.pools,
+            names: contents.names,
+            refusals: contents.refusals,
+            files: Vec::new(),
+            unwritten: Vec::new(),
+        }
+    }
+
+    /// Of a process that was read from dump files at `path`.
+    pub fn of_dump(
+        trace: &dyn TraceSource,
+        path: &Path,
+        mut outcome: Outcome,
+        usage: &Usage,
+        symbolizer: &mut Symbolizer,
+        largest: &Largest,
+    ) -> ProcessReport {
+        let TraceInfo { pid, start_ns, .. } = trace.info();
+        let stacks_recorded = !trace.stacks().is_empty();
+        let stacks = stacks_recorded.then(|| trace.stacks());
+        let contents = Contents::new(usage, &outcome, start_ns, stacks, symbolizer, largest);
+        outcome.forget_live_blocks();
+        ProcessReport {
+            directory: path.to_owned(),
+            run_id: 0,
+            pid,
+            start_ns,
+            executable: path.to_owned(),
+            command: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            life: Life::NotTold,
+            end: None,
+            stacks_recorded,
+            notes: Vec::new(),
+            outcome,
+            resident_bytes: None,
+            pools: contents.pools,
+            names: contents.names,
+            refusals: contents.refusals,
             files: Vec::new(),
             unwritten: Vec::new(),
         }
@@ -207,11 +232,47 @@ impl ProcessReport {
     }
 }
 
-/// `roll` is `None` if no stacks were recorded: everything is one nameless site then, and no list says as much.
+/// The pools, and the first refusals.
+struct Contents {
+    pools: Vec<PoolReport>,
+    refusals: Vec<Refusal>,
+    names: Names,
+}
+
+impl Contents {
+    /// `stacks` is `None` if none were recorded.
+    fn new(
+        usage: &Usage,
+        outcome: &Outcome,
+        start_ns: u64,
+        stacks: Option<&Stacks>,
+        symbolizer: &mut Symbolizer,
+        largest: &Largest,
+    ) -> Contents {
+        let peak_bytes = usage.pools().map(|tally| tally.peak_bytes).max().unwrap_or(0);
+        let in_detail = largest.takes_lead(Rank { refused: outcome.refusals > 0, peak_bytes });
+        let shown = if usage.pools().len() > MANY_POOLS { SITES_OF_MANY_POOLS } else { SITES };
+        let mut roll = stacks.map(|stacks| Roll::new(stacks, symbolizer, in_detail, shown));
+        let mut pools: Vec<PoolReport> = usage
+            .pools()
+            .map(|tally| {
+                let booked =
+                    outcome.pools.iter().find(|usage| usage.device == tally.device && usage.pool == tally.pool);
+                pool_report(tally, booked, start_ns, usage, roll.as_mut())
+            })
+            .collect();
+        pools.sort_by_key(|pool| (pool.device, pool.pool));
+        let refused = outcome.out_of_memory.iter().take(REFUSALS);
+        let refusals = refused.map(|refused| refusal(refused, start_ns, roll.as_mut())).collect();
+        Contents { pools, refusals, names: roll.map(Roll::into_names).unwrap_or_default() }
+    }
+}
+
+/// Without a `roll` everything is one nameless site, and no list says as much.
 fn pool_report(
     tally: &PoolTally,
     booked: Option<&PoolUsage>,
-    info: &ProcessInfo,
+    start_ns: u64,
     usage: &Usage,
     roll: Option<&mut Roll<'_>>,
 ) -> PoolReport {
@@ -221,7 +282,7 @@ fn pool_report(
         device: tally.device,
         pool: tally.pool,
         peak_bytes: tally.peak_bytes,
-        peak_after_ns: tally.peak_time_ns.saturating_sub(info.start_realtime_ns),
+        peak_after_ns: tally.peak_time_ns.saturating_sub(start_ns),
         live_bytes: tally.live_bytes,
         live_blocks: tally.live_blocks,
         reserved: booked.and_then(|usage| usage.reserved_bytes.zip(usage.peak_reserved_bytes)),
@@ -240,14 +301,14 @@ fn pool_report(
     report
 }
 
-fn refusal(refused: &OutOfMemory, info: &ProcessInfo, stacks_recorded: bool, roll: &mut Roll<'_>) -> Refusal {
+fn refusal(refused: &OutOfMemory, start_ns: u64, roll: Option<&mut Roll<'_>>) -> Refusal {
     Refusal {
         device: refused.device,
         bytes: refused.size,
         function: refused.call.name(),
-        after_ns: refused.time_ns.saturating_sub(info.start_realtime_ns),
+        after_ns: refused.time_ns.saturating_sub(start_ns),
         driver_bytes: refused.driver_bytes,
-        place: stacks_recorded.then(|| roll.place(refused.stack)),
+        place: roll.map(|roll| roll.place(refused.stack)),
     }
 }
 

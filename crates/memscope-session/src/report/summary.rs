@@ -314,7 +314,7 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
     );
     counted_line(outcome.replaced_blocks, "blocks whose free was not seen before their address was used again");
     counted_line(outcome.events_without_stack, "events whose call stack is lost");
-    counted_line(outcome.unknown_records, "records of a newer version were skipped");
+    counted_line(outcome.unknown_records, "records of kinds that this version does not know were skipped");
     const DAMAGE_SHOWN: usize = 5;
     lines.extend(outcome.damage.iter().take(DAMAGE_SHOWN).map(|damage| format!("damaged: {}", words::damage(damage))));
     if outcome.damage.len() > DAMAGE_SHOWN {

@@ -7,6 +7,9 @@ pub(super) fn damage(damage: &Damage) -> String {
         Damage::Spool(damage) => damage.to_string(),
         Damage::Row { file, row: RowPlace::Line(line), why } => format!("{}, line {line}: {why}", file.display()),
         Damage::Row { file, row: RowPlace::RowId(row), why } => format!("{}, row {row}: {why}", file.display()),
+        Damage::MoreRows { file, number } => format!("{}: {number} more rows that make no sense", file.display()),
+        // The words name the file.
+        Damage::File { why, .. } => why.clone(),
         _ => format!("{damage:?}"),
     }
 }

@@ -4,7 +4,8 @@ use super::names::Names;
 use super::profile::Profile;
 use crate::report::quantity::{bytes, counted};
 use memscope_analysis::{PointInTime, PoolTally, Usage};
-use memscope_model::{Device, ModelError, Pool, Process, STEP_TEXT, Stacks, TraceInfo, TraceSource, survey_processes};
+use memscope_dump::{Source, Sources, sources};
+use memscope_model::{Device, ModelError, Pool, STEP_TEXT, Stacks, Status, TraceInfo, TraceSource, survey_processes};
 pub use memscope_symbols::Symbolizer;
 use std::path::{Path, PathBuf};
 
@@ -75,13 +76,6 @@ pub enum ReadingError {
     Model(#[from] ModelError),
 }
 
-impl ReadingError {
-    /// Whether another question would have an answer.
-    pub fn is_users(&self) -> bool {
-        !matches!(self, ReadingError::Model(_))
-    }
-}
-
 /// What a pool of a process held at a moment.
 #[derive(Debug)]
 pub struct View {
@@ -130,15 +124,17 @@ pub fn read(
     symbolizer: &mut Symbolizer,
     progress: &mut dyn FnMut(f64),
 ) -> Result<View, ReadingError> {
-    let found = survey_processes(directory, None)?;
-    let directories = match question.pid {
-        None => found.processes,
-        Some(pid) => of_process(directory, found.processes, pid)?,
+    let Sources { found, unreadable } = sources(directory)?;
+    if let (true, Some((_, error))) = (found.is_empty(), unreadable.into_iter().next()) {
+        return Err(error.into());
+    }
+    let found = match question.pid {
+        None => found,
+        Some(pid) => of_process(directory, found, pid)?,
     };
-    let number = directories.len();
+    let number = found.len();
     let mut best: Option<(Box<dyn TraceSource>, Passage)> = None;
-    for (done, directory) in directories.iter().enumerate() {
-        let mut source = open(directory)?;
+    for (done, Source { trace: mut source, .. }) in found.into_iter().enumerate() {
         let passage =
             follow(&mut *source, question, &mut |fraction| progress((done as f64 + fraction) / number as f64))?;
         if best.as_ref().is_none_or(|(_, other)| passage.rank() > other.rank()) {
@@ -156,38 +152,28 @@ pub fn read(
     view(&source.info(), source.stacks(), &passage.usage, question, symbolizer)
 }
 
-/// Whether there is anything to read in a directory, be it readable or not.
-pub fn holds_recording(directory: &Path) -> bool {
-    directory.is_dir()
-        && survey_processes(directory, None)
-            .is_ok_and(|found| !found.processes.is_empty() || !found.unreadable.is_empty())
-}
-
-/// The one place that knows which sources there are.
-fn open(directory: &Path) -> Result<Box<dyn TraceSource>, ModelError> {
-    Ok(Box::new(Process::open(directory)?))
-}
-
-fn of_process(root: &Path, directories: Vec<PathBuf>, pid: u32) -> Result<Vec<PathBuf>, ReadingError> {
-    let mut pids = Vec::new();
-    let mut chosen = Vec::new();
-    for directory in directories {
-        let info = open(&directory)?.info();
-        pids.push(info.pid.to_string());
-        if info.pid == pid {
-            chosen.push(directory);
-        }
+/// Whether there is a recording at a path, readable or not, or a dump file. Directories of dump files are not looked for: that
+/// takes a search, and whoever asks may have a whole disk before him.
+pub fn holds_recording(path: &Path) -> bool {
+    if path.is_file() {
+        return sources(path).is_ok_and(|sources| !sources.found.is_empty());
     }
+    survey_processes(path, None).is_ok_and(|found| !found.processes.is_empty() || !found.unreadable.is_empty())
+}
+
+fn of_process(root: &Path, found: Vec<Source>, pid: u32) -> Result<Vec<Source>, ReadingError> {
     const TOLD: usize = 20;
+    let mut pids: Vec<String> = found.iter().map(|source| source.trace.info().pid.to_string()).collect();
+    let chosen: Vec<Source> = found.into_iter().filter(|source| source.trace.info().pid == pid).collect();
+    if !chosen.is_empty() {
+        return Ok(chosen);
+    }
     if pids.len() > TOLD {
         let more = pids.len() - TOLD;
         pids.truncate(TOLD);
         pids.push(format!("and {more} more"));
     }
-    if chosen.is_empty() {
-        return Err(ReadingError::NoSuchProcess { directory: root.to_owned(), pid, recorded: pids.join(", ") });
-    }
-    Ok(chosen)
+    Err(ReadingError::NoSuchProcess { directory: root.to_owned(), pid, recorded: pids.join(", ") })
 }
 
 /// What one pass over a trace came to.
@@ -212,6 +198,10 @@ fn follow(
     question: &Question,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Passage, ModelError> {
+    // Dump files say when they begin once their first row is known.
+    if matches!(question.at, At::After(_)) {
+        while source.info().start_ns == 0 && source.step(&mut [])? == Status::More {}
+    }
     let mut usage = Usage::at(&[question.at.point(source.info().start_ns)]);
     let steps = source.run(&mut [&mut usage], progress)?.steps.count();
     let has_moment = !matches!(question.at, At::Step(asked) if asked > steps);
