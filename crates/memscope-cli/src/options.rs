@@ -422,7 +422,8 @@ impl SubCommandSpec {
     }
 }
 
-const RECORDING: &str = "one directory: an output directory, a process directory or a spool directory";
+const RECORDING: &str = "one directory: an output directory, a process directory or a spool directory, or one of csv or db \
+                         files, or such a file";
 
 pub static SUB_COMMANDS: &[SubCommandSpec] = &[
     SubCommandSpec {

@@ -143,7 +143,8 @@ fn write(file: &Path, text: &str, printer: &Printer) -> anyhow::Result<ExitCode>
     let part = file.with_file_name(name);
     let written = std::fs::File::create(&part)
         .and_then(|mut out| out.write_all(text.as_bytes()))
-        .and_then(|()| std::fs::rename(&part, file));
+        .and_then(|()| std::fs::rename(&part, file))
+        .inspect_err(|_| drop(std::fs::remove_file(&part)));
     written.with_context(|| format!("{} cannot be written", quoted(file)))?;
     printer.summary(&format_args!("written: {}", file.display()));
     Ok(ExitCode::SUCCESS)

@@ -3,11 +3,14 @@ use super::merged::Naming;
 use super::names::Names;
 use super::profile::Profile;
 use crate::report::quantity::{bytes, counted};
+use crate::workers;
 use memscope_analysis::{PointInTime, PoolTally, Usage};
 use memscope_dump::{Source, Sources, sources};
 use memscope_model::{Device, ModelError, Pool, STEP_TEXT, Stacks, Status, TraceInfo, TraceSource, survey_processes};
 pub use memscope_symbols::Symbolizer;
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Which memory of a recording is asked about. What is not said is where most memory was in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -122,7 +125,7 @@ pub fn read(
     directory: &Path,
     question: &Question,
     symbolizer: &mut Symbolizer,
-    progress: &mut dyn FnMut(f64),
+    progress: &mut (dyn FnMut(f64) + Send),
 ) -> Result<View, ReadingError> {
     let Sources { found, unreadable } = sources(directory)?;
     if let (true, Some((_, error))) = (found.is_empty(), unreadable.into_iter().next()) {
@@ -132,16 +135,8 @@ pub fn read(
         None => found,
         Some(pid) => of_process(directory, found, pid)?,
     };
-    let number = found.len();
-    let mut best: Option<(Box<dyn TraceSource>, Passage)> = None;
-    for (done, Source { trace: mut source, .. }) in found.into_iter().enumerate() {
-        let passage =
-            follow(&mut *source, question, &mut |fraction| progress((done as f64 + fraction) / number as f64))?;
-        if best.as_ref().is_none_or(|(_, other)| passage.rank() > other.rank()) {
-            best = Some((source, passage));
-        }
-    }
-    let (source, passage) = best.ok_or_else(|| ReadingError::Nothing(directory.to_owned()))?;
+    let best = largest(found, question, progress)?;
+    let (source, passage, _) = best.ok_or_else(|| ReadingError::Nothing(directory.to_owned()))?;
     if let (At::Step(asked), false) = (question.at, passage.has_moment) {
         let known = match passage.steps {
             0 => format!("it has no steps, which are mstx ranges \"{STEP_TEXT}\" or end with a call of step()"),
@@ -150,6 +145,44 @@ pub fn read(
         return Err(ReadingError::NoSuchStep { whose: whose(&source.info()), asked, known });
     }
     view(&source.info(), source.stacks(), &passage.usage, question, symbolizer)
+}
+
+/// A trace that was passed over, and its place among the others.
+type Passed = (Box<dyn TraceSource + Send>, Passage, usize);
+
+/// The process that is shown: that with the highest peak which has what is asked about; of two alike the first. Of the others
+/// nothing is kept.
+fn largest(
+    found: Vec<Source>,
+    question: &Question,
+    progress: &mut (dyn FnMut(f64) + Send),
+) -> Result<Option<Passed>, ModelError> {
+    let number = found.len() as f64;
+    let done = Mutex::new((0.0, progress));
+    let best: Mutex<Option<Passed>> = Mutex::new(None);
+    let found: Vec<Mutex<Option<Source>>> = found.into_iter().map(|source| Mutex::new(Some(source))).collect();
+    let read = |place: usize, source: &Mutex<Option<Source>>| {
+        let Some(Source { trace: mut source, .. }) = locked(source).take() else { return Ok(()) };
+        let mut before = 0.0;
+        let passage = follow(&mut *source, question, &mut |fraction| {
+            let (sum, report) = &mut *locked(&done);
+            *sum += (fraction - before) / number;
+            before = fraction;
+            report(*sum);
+        })?;
+        let rank = |passage: &Passage, place: usize| (passage.has_moment, passage.peak_bytes, Reverse(place));
+        let mut best = locked(&best);
+        if best.as_ref().is_none_or(|(_, other, at)| rank(&passage, place) > rank(other, *at)) {
+            *best = Some((source, passage, place));
+        }
+        Ok(())
+    };
+    workers::each(&found, |_| 0, read).into_iter().collect::<Result<(), ModelError>>()?;
+    Ok(best.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether there is a recording at a path, readable or not, or a dump file. Directories of dump files are not looked for: that
@@ -184,13 +217,6 @@ struct Passage {
     has_moment: bool,
     /// Of the pool asked about.
     peak_bytes: u64,
-}
-
-impl Passage {
-    /// The process that is shown of several is the one with the highest peak that has what is asked about.
-    fn rank(&self) -> (bool, u64) {
-        (self.has_moment, self.peak_bytes)
-    }
 }
 
 fn follow(

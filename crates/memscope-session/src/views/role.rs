@@ -91,7 +91,7 @@ fn is_installed_python(file: &str) -> bool {
 }
 
 fn is_system(path: &str) -> bool {
-    ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/lib/", "/usr/local/Ascend/", "/opt/", "["]
+    ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/lib/", "/usr/local/Ascend/", "["]
         .iter()
         .any(|place| path.starts_with(place))
         || !path.contains('/')
