@@ -30,11 +30,11 @@ pub(super) fn of_native(function: &str, module: &Path, source: Option<&str>) -> 
     if hands_memory_on(function) {
         return Role::Wrapper;
     }
-    if is_interpreter(&name) {
-        return Role::Interpreter;
-    }
     if OUTSETS.contains(&function) || is_loader(function, source) {
         return Role::Outset;
+    }
+    if is_interpreter(&name) {
+        return Role::Interpreter;
     }
     let is_object = name.ends_with(".so") || name.contains(".so.");
     let installed =
@@ -261,6 +261,7 @@ mod tests {
         assert_eq!(role("PyList_Append", "/usr/lib/libpython3.11.so.1.0", None), Role::Interpreter);
         assert_eq!(role("run", "/usr/bin/pythonista", None), Role::Own);
         assert_eq!(role("_start", "/home/me/a", None), Role::Outset);
+        assert_eq!(role("_start", "/usr/bin/python3.11", None), Role::Outset);
     }
 
     #[test]
