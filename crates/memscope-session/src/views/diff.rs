@@ -92,7 +92,7 @@ impl Difference {
                 );
                 let room = layout.left(console::measure_text_width(&numbers));
                 let place = match (site.frames.is_empty(), &site.via) {
-                    (true, _) => NO_STACK.to_owned(),
+                    (true, _) => joined_within(&[NO_STACK.to_owned()], "", room),
                     (false, Some(via)) if room.is_none() => {
                         format!("{} [{via}]", joined_within(&site.frames, " < ", room))
                     }

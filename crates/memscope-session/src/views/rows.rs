@@ -96,7 +96,7 @@ pub fn site_rows<'s>(
 /// `line < caller < caller [what it called]`, as far as there is room.
 pub fn site_text(site: &Site, names: &Names, room: Option<usize>) -> String {
     if site.frames.is_empty() {
-        return NO_STACK.to_owned();
+        return joined_within(&[NO_STACK.to_owned()], "", room);
     }
     let frames: Vec<String> = site.frames.iter().map(|frame| names.text(*frame)).collect();
     let mut text = joined_within(&frames, " < ", room);
