@@ -1,7 +1,7 @@
 //! Conclusions from a replay: pure functions and accumulators, no input, no output.
 //!
-//! [`Usage`] is a [`memscope_model::TraceSink`]: it says where the memory was at the peak and where it is at the end, by
-//! call stack, in a single pass and constant time an event.
+//! [`Usage`] is a [`memscope_model::TraceSink`]: it says where the memory was at the peak, where it is at the end, and
+//! where it was at other moments ([`PointInTime`]), by call stack, in a single pass and constant time an event.
 //!
 //! The caller's duties: give it all events of one process, in the order of the trace; stacks are numbers of that
 //! process, spelled by its [`memscope_model::Stacks`].
@@ -9,6 +9,9 @@
 //! What it is not: it formats nothing and knows no file.
 #![forbid(unsafe_code)]
 
+mod main_program;
+mod point_in_time;
 mod usage;
 
-pub use usage::{PoolTally, StackUsage, Usage};
+pub use point_in_time::PointInTime;
+pub use usage::{Held, Holdings, PoolTally, StackUsage, Usage};

@@ -1,13 +1,17 @@
-//! Who holds the memory: at the peak, and at the end.
+//! Who holds the memory: at the peak, at the end, and at any other moment asked for.
+use crate::point_in_time::{Found, PointInTime, Watch};
 use memscope_model::{Action, BlockEvent, BlockId, Device, Pool, Selection, StackId, State, TraceEvent, TraceSink};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
-/// Accumulates the use of memory by device, pool and allocating stack.
+/// Accumulates the use of memory by device, pool and allocating stack. Its memory is in proportion to the stacks, however
+/// many moments it is asked about and however long the trace is.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     pools: Vec<PoolTally>,
+    /// Other moments than the peaks and the end.
+    watches: Vec<Watch>,
     /// The block a thread allocated in its newest event, if that was an allocation.
     newest: FxHashMap<u32, BlockId>,
 }
@@ -24,6 +28,7 @@ pub struct PoolTally {
     pub peak_blocks: u64,
     /// When the peak was first reached; 0 if no byte was ever allocated.
     pub peak_time_ns: u64,
+    last_time_ns: u64,
     pub allocations: u64,
     pub allocated_bytes: u64,
     pub temporary_allocations: u64,
@@ -31,25 +36,49 @@ pub struct PoolTally {
     peaks: u64,
     /// By number of the allocating stack.
     stacks: Vec<StackTally>,
+    /// What the whole pool held at each watched moment.
+    saved: Vec<Saved>,
+    /// What stacks held at them: one entry for each moment, stack by stack.
+    saved_of_stacks: Vec<Saved>,
 }
 
-/// One stack's share. What it held at the newest peak is not copied when the peak comes, since that would touch every
-/// stack: it is what the stack holds until its first change after the peak, and saved only then.
+/// One stack's share.
 #[derive(Clone, Copy, Default, Debug)]
 struct StackTally {
     live: Held,
-    at_peak: Held,
-    /// The peak that `at_peak` is of; if it is not the newest, the stack has not changed since and `live` is it.
-    peak: u64,
+    at_peak: Saved,
     allocations: u64,
     allocated_bytes: u64,
     temporary_allocations: u64,
 }
 
+/// What is held, in bytes and blocks.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Held {
-    bytes: u64,
-    blocks: u64,
+pub struct Held {
+    pub bytes: u64,
+    pub blocks: u64,
+}
+
+/// What was held at a moment. It is not copied when the moment comes, since that would touch every stack: it is what the
+/// stack holds until its first change afterwards, and saved only then.
+#[derive(Clone, Copy, Default, Debug)]
+struct Saved {
+    held: Held,
+    /// Which coming of the moment `held` is of; if not of the last, there was no change since.
+    taken: u64,
+}
+
+impl Saved {
+    #[inline]
+    fn before_change(&mut self, taken: u64, live: Held) {
+        if self.taken != taken {
+            *self = Saved { held: live, taken };
+        }
+    }
+
+    fn of(self, taken: u64, live: Held) -> Held {
+        if self.taken == taken { self.held } else { live }
+    }
 }
 
 /// What blocks allocated by one stack hold, at the moment the report is about.
@@ -65,18 +94,42 @@ pub struct StackUsage {
     pub temporary_allocations: u64,
 }
 
+/// What a pool held at a moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Holdings {
+    pub time_ns: u64,
+    pub total: Held,
+    /// Stacks that held a block, most bytes first.
+    pub stacks: Vec<StackUsage>,
+}
+
 impl Usage {
+    /// Of the peaks and the end.
     pub fn new() -> Usage {
         Usage::default()
     }
 
-    /// Takes in the next event of the trace.
+    /// Of the peaks, the end, and these moments.
+    pub fn at(points: &[PointInTime]) -> Usage {
+        let mut watches: Vec<Watch> = Vec::new();
+        for point in points.iter().filter(|point| !matches!(point, PointInTime::Peak | PointInTime::End)) {
+            if watches.iter().all(|watch| watch.point != *point) {
+                watches.push(Watch::new(*point));
+            }
+        }
+        Usage { watches, ..Usage::default() }
+    }
+
+    /// Takes in the next event of the trace. Other moments than peak and end come only to those that are also shown the
+    /// state, as a [`TraceSink`] is.
     pub fn feed(&mut self, event: &BlockEvent) {
         let temporary = !event.synthetic && self.is_temporary(event);
-        let tally = self.tally(event.block.device, event.block.pool);
+        let index = self.index(event.block.device, event.block.pool);
+        let Usage { pools, watches, .. } = self;
+        let tally = &mut pools[index];
         match event.action {
-            Action::Malloc => tally.malloc(event),
-            Action::Free if event.matched => tally.free(event, temporary),
+            Action::Malloc => tally.malloc(event, watches),
+            Action::Free if event.matched => tally.free(event, temporary, watches),
             Action::Free => {}
         }
     }
@@ -88,6 +141,34 @@ impl Usage {
 
     pub fn pool(&self, device: Device, pool: Pool) -> Option<&PoolTally> {
         self.pools.iter().find(|tally| tally.device == device && tally.pool == pool)
+    }
+
+    /// What the pool held at that moment, one of those asked for; `None` if the moment never came, or the pool had no
+    /// event.
+    pub fn holdings(&self, device: Device, pool: Pool, point: PointInTime) -> Option<Holdings> {
+        let tally = self.pool(device, pool)?;
+        let live = Held { bytes: tally.live_bytes, blocks: tally.live_blocks };
+        let all = usize::MAX;
+        if point == PointInTime::Peak {
+            let total = Held { bytes: tally.peak_bytes, blocks: tally.peak_blocks };
+            return Some(Holdings { time_ns: tally.peak_time_ns, total, stacks: tally.top_at_peak(all) });
+        }
+        if point == PointInTime::End {
+            return Some(Holdings { time_ns: tally.last_time_ns, total: live, stacks: tally.top_alive(all) });
+        }
+        let (index, watch) = self.watches.iter().enumerate().find(|(_, watch)| watch.point == point)?;
+        Some(match watch.found()? {
+            Found::AtTheEnd => Holdings { time_ns: watch.time_ns, total: live, stacks: tally.top_alive(all) },
+            Found::Saved => {
+                let saved = tally.saved.get(index).copied().unwrap_or_default();
+                let stacks = tally.top(all, |stack, of_stack| {
+                    let place = stack * self.watches.len() + index;
+                    let saved = tally.saved_of_stacks.get(place).copied().unwrap_or_default();
+                    saved.of(watch.taken, of_stack.live)
+                });
+                Holdings { time_ns: watch.time_ns, total: saved.of(watch.taken, live), stacks }
+            }
+        })
     }
 
     /// Who held host memory when most of it was in use: at most `count` stacks, most bytes first.
@@ -111,27 +192,37 @@ impl Usage {
         }
     }
 
-    fn tally(&mut self, device: Device, pool: Pool) -> &mut PoolTally {
+    fn index(&mut self, device: Device, pool: Pool) -> usize {
         let known = self.pools.iter().position(|tally| tally.device == device && tally.pool == pool);
-        let index = known.unwrap_or_else(|| {
-            self.pools.push(PoolTally::new(device, pool));
+        known.unwrap_or_else(|| {
+            self.pools.push(PoolTally::new(device, pool, self.watches.len()));
             self.pools.len() - 1
-        });
-        &mut self.pools[index]
+        })
     }
 }
 
 impl TraceSink for Usage {
-    fn event(&mut self, event: &TraceEvent<'_>, _: &State<'_>) -> ControlFlow<()> {
-        if let TraceEvent::Memory(event) = event {
-            self.feed(event);
+    fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
+        match event {
+            TraceEvent::Memory(event) => {
+                for watch in &mut self.watches {
+                    watch.see(event, state);
+                }
+                self.feed(event);
+            }
+            TraceEvent::Note(note) => {
+                for watch in &mut self.watches {
+                    watch.see_moment(&note.at, state);
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }
 }
 
 impl PoolTally {
-    fn new(device: Device, pool: Pool) -> PoolTally {
+    fn new(device: Device, pool: Pool, watches: usize) -> PoolTally {
         PoolTally {
             device,
             pool,
@@ -140,26 +231,30 @@ impl PoolTally {
             peak_bytes: 0,
             peak_blocks: 0,
             peak_time_ns: 0,
+            last_time_ns: 0,
             allocations: 0,
             allocated_bytes: 0,
             temporary_allocations: 0,
             peaks: 0,
             stacks: Vec::new(),
+            saved: vec![Saved::default(); watches],
+            saved_of_stacks: Vec::new(),
         }
     }
 
     /// The stacks that held most at the peak, at most `count`.
     pub fn top_at_peak(&self, count: usize) -> Vec<StackUsage> {
-        self.top(count, |tally| if tally.peak == self.peaks { tally.at_peak } else { tally.live })
+        self.top(count, |_, tally| tally.at_peak.of(self.peaks, tally.live))
     }
 
     /// The stacks that hold most now, at most `count`.
     pub fn top_alive(&self, count: usize) -> Vec<StackUsage> {
-        self.top(count, |tally| tally.live)
+        self.top(count, |_, tally| tally.live)
     }
 
-    fn malloc(&mut self, event: &BlockEvent) {
-        let tally = self.changing(event.block.made.stack);
+    fn malloc(&mut self, event: &BlockEvent, watches: &[Watch]) {
+        self.last_time_ns = event.at.time_ns;
+        let tally = self.changing(event.block.made.stack, watches);
         tally.live.bytes += event.block.size;
         tally.live.blocks += 1;
         // What is left of a mapping after a partial unmapping was allocated long ago.
@@ -180,9 +275,10 @@ impl PoolTally {
         }
     }
 
-    fn free(&mut self, event: &BlockEvent, temporary: bool) {
+    fn free(&mut self, event: &BlockEvent, temporary: bool, watches: &[Watch]) {
+        self.last_time_ns = event.at.time_ns;
         // Saturating: a caller that left out allocations gets figures that are too small, not ones that wrapped.
-        let tally = self.changing(event.block.made.stack);
+        let tally = self.changing(event.block.made.stack, watches);
         tally.live.bytes = tally.live.bytes.saturating_sub(event.block.size);
         tally.live.blocks = tally.live.blocks.saturating_sub(1);
         tally.temporary_allocations += u64::from(temporary);
@@ -192,23 +288,32 @@ impl PoolTally {
     }
 
     /// The stack's share, about to change.
-    fn changing(&mut self, stack: StackId) -> &mut StackTally {
+    #[inline]
+    fn changing(&mut self, stack: StackId, watches: &[Watch]) -> &mut StackTally {
         let index = stack.0 as usize;
         if index >= self.stacks.len() {
             self.stacks.resize(index + 1, StackTally::default());
+            self.saved_of_stacks.resize((index + 1) * watches.len(), Saved::default());
         }
         let tally = &mut self.stacks[index];
-        if tally.peak != self.peaks {
-            tally.at_peak = tally.live;
-            tally.peak = self.peaks;
+        tally.at_peak.before_change(self.peaks, tally.live);
+        if !watches.is_empty() {
+            let whole = Held { bytes: self.live_bytes, blocks: self.live_blocks };
+            let saved = &mut self.saved_of_stacks[index * watches.len()..][..watches.len()];
+            for ((saved, saved_of_whole), watch) in saved.iter_mut().zip(&mut self.saved).zip(watches) {
+                saved.before_change(watch.taken, tally.live);
+                saved_of_whole.before_change(watch.taken, whole);
+            }
         }
         tally
     }
 
-    fn top(&self, count: usize, held: impl Fn(&StackTally) -> Held) -> Vec<StackUsage> {
-        let mut stacks: Vec<StackUsage> = (0u32..)
-            .zip(&self.stacks)
-            .map(|(stack, tally)| (stack, tally, held(tally)))
+    fn top(&self, count: usize, held: impl Fn(usize, &StackTally) -> Held) -> Vec<StackUsage> {
+        let mut stacks: Vec<StackUsage> = self
+            .stacks
+            .iter()
+            .enumerate()
+            .map(|(stack, tally)| (stack as u32, tally, held(stack, tally)))
             .filter(|(_, _, held)| held.blocks > 0)
             .map(|(stack, tally, held)| StackUsage {
                 stack: StackId(stack),

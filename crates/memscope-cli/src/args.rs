@@ -93,7 +93,7 @@ fn take_option(word: &OsStr, rest: &mut std::slice::Iter<'_, OsString>) -> Resul
     let (spec, spelling, attached) = match word.as_bytes().strip_prefix(b"--") {
         Some(_) => {
             let (name, value) = split_long(word);
-            let spec = name.and_then(options::option_named).ok_or_else(|| unknown_long(word))?;
+            let spec = name.and_then(options::any_option_named).ok_or_else(|| unknown_long(word))?;
             (spec, format!("--{}", name.unwrap_or_default()), value)
         }
         None => split_short(word)?,
@@ -147,7 +147,8 @@ fn unknown_long(word: &OsStr) -> UsageError {
 }
 
 fn is_ours(word: &OsStr) -> bool {
-    word == "--" || (word.as_bytes().starts_with(b"--") && split_long(word).0.and_then(options::option_named).is_some())
+    word == "--"
+        || (word.as_bytes().starts_with(b"--") && split_long(word).0.and_then(options::any_option_named).is_some())
 }
 
 #[cfg(test)]

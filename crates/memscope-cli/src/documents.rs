@@ -2,7 +2,7 @@
 use clap::{Arg, ArgAction, Command, ValueHint, builder::PossibleValuesParser};
 
 use crate::intent::Shell;
-use crate::options::{self, OPTIONS, Offer, OptionSpec, SUB_COMMANDS, SubCommand, SubCommandSpec};
+use crate::options::{self, OPTIONS, Offer, OptionSpec, SUB_COMMANDS, SubCommand, SubCommandSpec, VIEW_OPTIONS};
 use memscope_session::brand::Brand;
 
 const ABOUT: &str = "Memory analysis for AI training and inference: records every allocation, free, operator launch \
@@ -50,8 +50,23 @@ pub fn man_page(brand: Brand) -> std::io::Result<String> {
     page.render_name_section(&mut text)?;
     text.extend(man_sections(brand, MAN_BEFORE_OPTIONS).into_bytes());
     page.render_options_section(&mut text)?;
+    text.extend(man_view_options().into_bytes());
     text.extend(man_sections(brand, MAN_AFTER_OPTIONS).into_bytes());
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The options of commands that read a recording: the generator of the page knows those of the whole command only.
+fn man_view_options() -> String {
+    let mut text = String::from(".SH OPTIONS OF TOP, TREE, FLAMEGRAPH AND DIFF\n");
+    for option in VIEW_OPTIONS {
+        let letters = option.shorts.iter().map(|letter| format!("\\fB\\-{letter}\\fR, ")).collect::<String>();
+        let value = option.value.map_or(String::new(), |value| format!("=\\fI{}\\fR", value.placeholder));
+        let commands: Vec<&str> =
+            SUB_COMMANDS.iter().filter(|spec| spec.options.contains(&option.id)).map(|spec| spec.name).collect();
+        let help = format!("{} ({})", option.help, commands.join(", ")).replace('-', "\\-");
+        text.push_str(&format!(".TP\n{letters}\\fB\\-\\-{}\\fR{value}\n{help}\n", option.names[0]));
+    }
+    text
 }
 
 fn man_sections(brand: Brand, template: &str) -> String {
@@ -65,6 +80,8 @@ const MAN_BEFORE_OPTIONS: &str = r".SH SYNOPSIS
 \fB@NAME@\fR \-\-compare \-\-input=\fIbase\fR,\fIcompared\fR
 \fB@NAME@ export\fR \fIdir\fR [\-\-format \fIformat\fR] [\-\-stacks \fIinline\fR|\fItable\fR] [\-\-output \fIdir\fR]
 \fB@NAME@ info\fR \fIdir\fR [\-\-all]
+\fB@NAME@ top\fR|\fBtree\fR|\fBflamegraph\fR \fIdir\fR [\-\-at \fImoment\fR]
+\fB@NAME@ diff\fR \fIdir\fR \fIdir\fR
 .fi
 .SH DESCRIPTION
 Runs the program, records its memory events on Ascend NPUs and, with \fB\-\-device=cpu\fR, on the host, and writes
@@ -81,10 +98,15 @@ writes them into each row. Files that do not fit the file system are refused bef
 \fB\-\-data\-format=none\fR writes no files: summary and recording only.
 .PP
 \fBexport\fR writes the files of an earlier run again, or elsewhere with \fB\-\-output\fR, \fBinfo\fR says what a run
-recorded (of many processes the ten largest and the sums; with \fB\-\-all\fR each of them); both take an output directory, a
-process directory or a spool directory, \fBinfo\fR also a csv or db file, or a directory of such files, of this tool or the
-existing one. A program called \fBexport\fR or \fBinfo\fR is run with
-\fB\-\-\fR before its name.
+recorded (of many processes the ten largest and the sums; with \fB\-\-all\fR each of them); all take an output directory, a
+process directory or a spool directory, and all but \fBexport\fR also a csv or db file, or a directory of such files, of
+this tool or the existing one.
+.PP
+\fBtop\fR lists the functions and call sites that hold most memory, \fBtree\fR shows who called whom to get it,
+\fBflamegraph\fR draws that for a browser, and \fBdiff\fR ranks what grew and what shrank between two runs, processes or
+moments. All of them are about one process and one pool, by default those with the highest peak.
+.PP
+A program called like one of these commands is run with \fB\-\-\fR before its name.
 ";
 
 const MAN_AFTER_OPTIONS: &str = r".SH EXIT STATUS
@@ -118,6 +140,10 @@ The default output directory, in the working directory.
 @NAME@ \-\-level=op,kernel \-\-call\-stack=python bash train.sh
 @NAME@ \-\-device=cpu \-\-call\-stack=c:20 \-\- ./server \-\-port=80
 @NAME@ export @DIR@ \-\-format db
+@NAME@ top @DIR@
+@NAME@ flamegraph @DIR@ \-\-at main \-o leak.svg
+@NAME@ diff before after
+@NAME@ diff @DIR@ \-\-at step:2,step:9
 @NAME@ export @DIR@ \-\-output=/large/disk
 .fi
 ";
@@ -128,7 +154,8 @@ fn top_command(brand: Brand, purpose: Purpose) -> Command {
         .override_usage(format!(
             "{name} [options] <program> [arguments]...\n       {name} [options] -- <program> [arguments]...\n       \
              {name} --compare --input=<base>,<compared>\n       {name} export <dir> [--format <format>] [--output <dir>]\n       \
-             {name} info <dir> [--all]",
+             {name} info <dir> [--all]\n       {name} top|tree|flamegraph <dir> [--at <moment>]\n       \
+             {name} diff <dir> <dir>",
             name = brand.name()
         ))
         .after_help(
@@ -154,6 +181,7 @@ fn top_command(brand: Brand, purpose: Purpose) -> Command {
 
 fn sub_command(spec: &'static SubCommandSpec, brand: Brand, purpose: Purpose) -> Command {
     let operand = spec.operand.map_or_else(String::new, |(name, _)| format!(" <{}>", name.to_lowercase()));
+    let operand = operand.repeat(spec.most_operands());
     let mut command = Command::new(spec.name)
         .about(spec.help)
         .override_usage(format!("{} {} [options]{operand}", brand.name(), spec.name))
@@ -163,6 +191,7 @@ fn sub_command(spec: &'static SubCommandSpec, brand: Brand, purpose: Purpose) ->
         let operand = Arg::new(name).value_name(name).required(true).help(what);
         command = command.arg(match spec.id {
             SubCommand::Completions => operand.value_parser(PossibleValuesParser::new(["bash", "zsh", "fish"])),
+            SubCommand::Diff => operand.value_hint(ValueHint::DirPath).num_args(1..=2),
             _ => operand.value_hint(ValueHint::DirPath),
         });
     }

@@ -6,6 +6,7 @@ use memscope_session::export::ExportWishes;
 use memscope_session::settings::Settings;
 
 use crate::options::SubCommand;
+use crate::view_settings::ViewSettings;
 
 /// What the command is to do.
 #[derive(Clone, Debug)]
@@ -17,6 +18,7 @@ pub enum Intent {
     Compare(CompareSettings),
     Export(ExportSettings),
     Info(InfoSettings),
+    View(ViewSettings),
     Completions(Shell),
     ManPage,
 }

@@ -12,6 +12,7 @@ pub mod intent;
 pub mod options;
 mod pending;
 pub mod resolution;
+pub mod view_settings;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -23,6 +23,17 @@ pub enum OptionId {
     Quiet,
     Compare,
     Input,
+    At,
+    Pid,
+    OfDevice,
+    Pool,
+    Sort,
+    Rows,
+    Least,
+    Chart,
+    Svg,
+    Json,
+    File,
     All,
 }
 
@@ -264,10 +275,116 @@ pub static OPTIONS: &[OptionSpec] = &[
     },
 ];
 
+/// Options of sub-commands only. Within those they come before options of the same name in [`OPTIONS`].
+pub static VIEW_OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        id: OptionId::At,
+        names: &["at"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "MOMENT",
+            allowed: "peak, end, main (when main returned, of Python programs), step:N (its end), or a time after the \
+                      beginning such as 12.5 or 800ms; of diff also two of them, separated by a comma",
+            offer: Offer::Words(&["peak", "end", "main", "step:"]),
+        }),
+        help: "When: peak, end, main (when a Python program's main module had run), step:N (when step N ended) or a time \
+               after the beginning, e.g. 12.5 or 800ms; of diff two of them, e.g. --at=step:2,step:9 [default: peak]",
+    },
+    OptionSpec {
+        id: OptionId::Pid,
+        names: &["pid"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "PID",
+            allowed: "the number of a recorded process; of diff also two of them, separated by a comma",
+            offer: Offer::Nothing,
+        }),
+        help: "Which process [default: the one with the highest peak]",
+    },
+    OptionSpec {
+        id: OptionId::OfDevice,
+        names: &["device"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "DEVICE",
+            allowed: "cpu, or npu:ID",
+            offer: Offer::Words(&["cpu", "npu:0"]),
+        }),
+        help: "Whose memory: cpu or npu:ID [default: where the peak was highest]",
+    },
+    OptionSpec {
+        id: OptionId::Pool,
+        names: &["pool"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "POOL",
+            allowed: "HOST, PINNED, HAL, PTA, PTA_WORKSPACE, ATB, MINDSPORE",
+            offer: Offer::Words(&["HOST", "PINNED", "HAL", "PTA", "PTA_WORKSPACE", "ATB", "MINDSPORE"]),
+        }),
+        help: "Memory of which pool: HOST, PINNED, HAL, PTA, PTA_WORKSPACE, ATB or MINDSPORE [default: that with the \
+               highest peak]",
+    },
+    OptionSpec {
+        id: OptionId::Sort,
+        names: &["sort"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "BY",
+            allowed: "own, inclusive",
+            offer: Offer::Words(&["own", "inclusive"]),
+        }),
+        help: "Order of functions: by their own bytes, or with those they called [default: your functions first]",
+    },
+    OptionSpec {
+        id: OptionId::Rows,
+        names: &["rows"],
+        shorts: &['n'],
+        value: Some(ValueSpec { placeholder: "N", allowed: "a number from 1", offer: Offer::Nothing }),
+        help: "How many rows [default: 20]",
+    },
+    OptionSpec {
+        id: OptionId::Least,
+        names: &["min"],
+        shorts: &[],
+        value: Some(ValueSpec { placeholder: "PERCENT", allowed: "0 to 100", offer: Offer::Nothing }),
+        help: "Leave out what holds less than this share of the whole [default: 1]",
+    },
+    OptionSpec {
+        id: OptionId::Chart,
+        names: &["format"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "FORMAT",
+            allowed: "svg, collapsed, speedscope",
+            offer: Offer::Words(&["svg", "collapsed", "speedscope"]),
+        }),
+        help: "svg for a browser, collapsed (a line a stack) or speedscope for other tools [default: svg]",
+    },
+    OptionSpec {
+        id: OptionId::Svg,
+        names: &["svg"],
+        shorts: &[],
+        value: None,
+        help: "Draw both as one flame graph for a browser: what grew and what shrank",
+    },
+    OptionSpec { id: OptionId::Json, names: &["json"], shorts: &[], value: None, help: "Print JSON" },
+    OptionSpec {
+        id: OptionId::File,
+        names: &["output"],
+        shorts: &['o'],
+        value: Some(ValueSpec { placeholder: "FILE", allowed: "a file, or - for standard output", offer: Offer::Path }),
+        help: "File to write, - for standard output [default: flamegraph_PID.svg, or as the format is called]",
+    },
+];
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubCommand {
     Export,
     Info,
+    Top,
+    Tree,
+    Flamegraph,
+    Diff,
     Completions,
     ManPage,
 }
@@ -283,6 +400,30 @@ pub struct SubCommandSpec {
     pub hidden: bool,
     pub help: &'static str,
 }
+
+impl SubCommandSpec {
+    /// How many operands it takes at most.
+    pub fn most_operands(&self) -> usize {
+        match self.id {
+            SubCommand::Diff => 2,
+            _ => usize::from(self.operand.is_some()),
+        }
+    }
+
+    /// What an option of this spelling, with its dashes, is in this command.
+    pub fn option(&self, spelling: &str) -> Option<&'static OptionSpec> {
+        let named = |spec: &&OptionSpec| match spelling.strip_prefix("--") {
+            Some(name) => spec.names.contains(&name),
+            None => spelling
+                .strip_prefix('-')
+                .is_some_and(|letter| spec.shorts.iter().any(|short| letter == short.to_string())),
+        };
+        self.options.iter().map(|id| option(*id)).find(named)
+    }
+}
+
+const RECORDING: &str = "one directory: an output directory, a process directory or a spool directory, or one of csv or db \
+                         files, or such a file";
 
 pub static SUB_COMMANDS: &[SubCommandSpec] = &[
     SubCommandSpec {
@@ -313,6 +454,88 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         help: "Say what an earlier run recorded, or what dump files say",
     },
     SubCommandSpec {
+        id: SubCommand::Top,
+        name: "top",
+        operand: Some(("DIR", RECORDING)),
+        options: &[
+            OptionId::At,
+            OptionId::Pid,
+            OptionId::OfDevice,
+            OptionId::Pool,
+            OptionId::Sort,
+            OptionId::Rows,
+            OptionId::Json,
+            OptionId::LogLevel,
+            OptionId::Verbose,
+            OptionId::Quiet,
+            OptionId::Help,
+        ],
+        hidden: false,
+        help: "List the functions and call sites that hold most memory",
+    },
+    SubCommandSpec {
+        id: SubCommand::Tree,
+        name: "tree",
+        operand: Some(("DIR", RECORDING)),
+        options: &[
+            OptionId::At,
+            OptionId::Pid,
+            OptionId::OfDevice,
+            OptionId::Pool,
+            OptionId::Least,
+            OptionId::Json,
+            OptionId::LogLevel,
+            OptionId::Verbose,
+            OptionId::Quiet,
+            OptionId::Help,
+        ],
+        hidden: false,
+        help: "Show who called whom to get the memory, as a tree",
+    },
+    SubCommandSpec {
+        id: SubCommand::Flamegraph,
+        name: "flamegraph",
+        operand: Some(("DIR", RECORDING)),
+        options: &[
+            OptionId::At,
+            OptionId::Pid,
+            OptionId::OfDevice,
+            OptionId::Pool,
+            OptionId::Chart,
+            OptionId::File,
+            OptionId::LogLevel,
+            OptionId::Verbose,
+            OptionId::Quiet,
+            OptionId::Help,
+        ],
+        hidden: false,
+        help: "Draw that tree as a flame graph, for a browser",
+    },
+    SubCommandSpec {
+        id: SubCommand::Diff,
+        name: "diff",
+        operand: Some((
+            "DIR",
+            "two directories of recordings, or one and two moments (--at=A,B) or processes (--pid=A,B)",
+        )),
+        options: &[
+            OptionId::At,
+            OptionId::Pid,
+            OptionId::OfDevice,
+            OptionId::Pool,
+            OptionId::Rows,
+            OptionId::Svg,
+            OptionId::File,
+            OptionId::Json,
+            OptionId::LogLevel,
+            OptionId::Verbose,
+            OptionId::Quiet,
+            OptionId::Help,
+        ],
+        hidden: false,
+        help: "List the call sites that grew or shrank between two runs, processes or moments",
+    },
+    SubCommandSpec {
         id: SubCommand::Completions,
         name: "completions",
         operand: Some(("SHELL", "one shell: bash, zsh or fish")),
@@ -331,7 +554,17 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
 ];
 
 pub fn option(id: OptionId) -> &'static OptionSpec {
-    OPTIONS.iter().find(|option| option.id == id).expect("every option has a row")
+    OPTIONS.iter().chain(VIEW_OPTIONS).find(|option| option.id == id).expect("every option has a row")
+}
+
+/// Whether the option belongs to some sub-commands and to nothing else.
+pub fn is_of_views(id: OptionId) -> bool {
+    VIEW_OPTIONS.iter().any(|option| option.id == id)
+}
+
+/// As [`option_named`], options of sub-commands too: which command is meant is not known while options are read.
+pub fn any_option_named(name: &str) -> Option<&'static OptionSpec> {
+    OPTIONS.iter().chain(VIEW_OPTIONS).find(|option| option.names.contains(&name))
 }
 
 pub fn option_named(name: &str) -> Option<&'static OptionSpec> {
@@ -339,7 +572,7 @@ pub fn option_named(name: &str) -> Option<&'static OptionSpec> {
 }
 
 pub fn option_short(letter: char) -> Option<&'static OptionSpec> {
-    OPTIONS.iter().find(|option| option.shorts.contains(&letter))
+    OPTIONS.iter().chain(VIEW_OPTIONS).find(|option| option.shorts.contains(&letter))
 }
 
 pub fn sub_command(id: SubCommand) -> &'static SubCommandSpec {
@@ -348,7 +581,11 @@ pub fn sub_command(id: SubCommand) -> &'static SubCommandSpec {
 
 /// What to say about a long option that does not exist; `name` without its dashes.
 pub fn hint_for(name: &str) -> String {
-    let names = || OPTIONS.iter().flat_map(|option| option.names.iter().copied());
+    let mut all: Vec<&str> =
+        OPTIONS.iter().chain(VIEW_OPTIONS).flat_map(|option| option.names.iter().copied()).collect();
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|name| seen.insert(*name));
+    let names = || all.iter().copied();
     let full: Vec<String> =
         names().filter(|full| !name.is_empty() && full.starts_with(name)).map(|full| format!("--{full}")).collect();
     if !full.is_empty() {
@@ -361,6 +598,24 @@ pub fn hint_for(name: &str) -> String {
     } else {
         String::from("--help lists all; options of the program come after its name")
     }
+}
+
+/// The sub-command that was meant by a word that is none: one letter is missing, too much or wrong, or two are exchanged; in
+/// long words two letters may be wrong.
+pub fn mistyped_sub_command(typed: &str) -> Option<&'static SubCommandSpec> {
+    let exchanged = |name: &str| {
+        let (typed, name): (Vec<char>, Vec<char>) = (typed.chars().collect(), name.chars().collect());
+        (1..name.len()).any(|at| {
+            let mut other = name.clone();
+            other.swap(at - 1, at);
+            other == typed
+        })
+    };
+    let near = |spec: &&SubCommandSpec| {
+        let edits = distance(typed, spec.name);
+        edits == 1 || (edits == 2 && spec.name.len() > 5) || exchanged(spec.name)
+    };
+    SUB_COMMANDS.iter().filter(|spec| !spec.hidden).find(near)
 }
 
 /// Levenshtein's: insertions, deletions and replacements that turn `from` into `to`.
@@ -393,6 +648,30 @@ mod tests {
         letters.sort_unstable();
         letters.dedup();
         assert_eq!((names.len(), letters.len()), (all_names, all_letters));
+    }
+
+    #[test]
+    fn no_command_has_two_options_of_one_name() {
+        for command in SUB_COMMANDS {
+            let specs: Vec<&OptionSpec> = command.options.iter().map(|id| option(*id)).collect();
+            for spec in &specs {
+                for name in spec.names {
+                    assert_eq!(specs.iter().filter(|other| other.names.contains(name)).count(), 1, "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn mistyped_commands_are_recognised_and_programs_are_not() {
+        for (typed, meant) in
+            [("tpo", "top"), ("tre", "tree"), ("dif", "diff"), ("flamegraf", "flamegraph"), ("inof", "info")]
+        {
+            assert_eq!(mistyped_sub_command(typed).map(|spec| spec.name), Some(meant), "{typed}");
+        }
+        for program in ["ls", "tar", "du", "df", "dir", "find", "python", "bash", "rm", "t"] {
+            assert!(mistyped_sub_command(program).is_none(), "{program}");
+        }
     }
 
     #[test]

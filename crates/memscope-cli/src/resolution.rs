@@ -1,6 +1,6 @@
 //! From the words to the meaning.
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use memscope_session::brand::Brand;
 use memscope_session::export::ExportWishes;
@@ -9,11 +9,13 @@ use memscope_session::settings::{
     Analysis, CallStacks, CollectMode, Devices, EventSet, Format, LevelSet, LogLevel, Settings, StackForm,
 };
 use memscope_session::usage_error::{UsageError, quoted};
+use memscope_session::views::reading::holds_recording;
 
 use crate::args::{CommandLine, GivenOption, ProgramWords, Words, split_long};
 use crate::intent::{CompareSettings, ExportSettings, InfoSettings, Intent, Shell};
-use crate::options::{self, OptionId, SubCommand, SubCommandSpec};
+use crate::options::{self, OptionId, SUB_COMMANDS, SubCommand, SubCommandSpec};
 use crate::pending::PENDING;
+use crate::view_settings::{ViewDraft, WrongUse};
 
 /// What a command line means, and what to tell the user about it beforehand.
 #[derive(Clone, Debug)]
@@ -36,6 +38,12 @@ impl Resolution {
             Some(OptionId::Version) => return Ok(plain(Intent::Version)),
             _ => {}
         }
+        let mut line = line;
+        if let Words::SubCommand(spec, _) = &line.words {
+            for option in &mut line.options {
+                option.id = spec.option(&option.spelling).map_or(option.id, |own| own.id);
+            }
+        }
         let mut draft = Draft::default();
         for option in &line.options {
             draft.apply(option)?;
@@ -52,9 +60,34 @@ impl Resolution {
                 Ok(Self { intent, log_level: draft.log_level(), notes: Vec::new() })
             }
             Words::Nothing => Err(UsageError::NoProgram { command: brand.name() }),
-            Words::Program(words) => draft.into_run(words, brand),
+            Words::Program(words) => {
+                refuse_mistyped_command(&words, brand)?;
+                if let Some(foreign) = line.options.iter().find(|option| options::is_of_views(option.id)) {
+                    return Err(foreign_to_runs(foreign));
+                }
+                draft.into_run(words, brand)
+            }
         }
     }
+}
+
+/// A word that is nearly one of ours, with a recording behind it, is no program's name. Whoever has such a program writes
+/// `--` before it.
+fn refuse_mistyped_command(words: &ProgramWords, brand: Brand) -> Result<(), UsageError> {
+    let typed = words.program.to_string_lossy();
+    let Some(meant) = options::mistyped_sub_command(&typed).filter(|_| !words.protected) else { return Ok(()) };
+    let behind = words.arguments.iter().find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
+    if behind.is_some_and(|path| holds_recording(Path::new(path))) {
+        let (typed, command) = (quoted(&words.program), brand.name());
+        return Err(UsageError::MistypedCommand { typed, meant: meant.name, command });
+    }
+    Ok(())
+}
+
+fn foreign_to_runs(option: &GivenOption) -> UsageError {
+    let of = |spec: &&SubCommandSpec| spec.options.contains(&option.id);
+    let commands: Vec<&str> = SUB_COMMANDS.iter().filter(of).map(|spec| spec.name).collect();
+    UsageError::ViewOption { option: option.spelling.clone(), commands: commands.join(", ") }
 }
 
 fn sub_command(
@@ -71,15 +104,22 @@ fn sub_command(
     }
     let expected = spec.operand.map_or("nothing after it", |(_, what)| what).to_owned();
     let wrong = |given: String| UsageError::BadOperands { command: spec.name, expected: expected.clone(), given };
-    let wanted = usize::from(spec.operand.is_some());
-    if operands.len() > wanted {
-        return Err(wrong(format!("{} is too much", quoted(&operands[wanted]))));
+    let most = spec.most_operands();
+    if operands.len() > most {
+        return Err(wrong(format!("{} is too much", quoted(&operands[most]))));
     }
+    let second = operands.get(1).cloned();
+    operands.truncate(1);
     let operand = operands.pop();
     let operand = || operand.clone().ok_or_else(|| wrong(String::from("none was given")));
     let directory = || {
         let path = PathBuf::from(operand()?);
         if path.is_dir() { Ok(path) } else { Err(wrong(format!("{} is no directory", quoted(&path)))) }
+    };
+    // A dump file is as good as a directory.
+    let recording = |word: OsString| {
+        let path = PathBuf::from(word);
+        if path.is_dir() || path.is_file() { Ok(path) } else { Err(wrong(no_recording(&path))) }
     };
     Ok(match spec.id {
         SubCommand::Export => {
@@ -94,10 +134,14 @@ fn sub_command(
             let wishes = ExportWishes { format: draft.data_format, stacks: draft.stacks, output_dir };
             Intent::Export(ExportSettings { directory: directory()?, wishes, brand })
         }
-        SubCommand::Info => {
-            let path = PathBuf::from(operand()?);
-            let directory = if path.is_file() { path } else { directory()? };
-            Intent::Info(InfoSettings { directory, all: draft.all, brand })
+        SubCommand::Info => Intent::Info(InfoSettings { directory: recording(operand()?)?, all: draft.all, brand }),
+        SubCommand::Top | SubCommand::Tree | SubCommand::Flamegraph | SubCommand::Diff => {
+            let second = second.map(recording).transpose()?;
+            let view = draft.view.settings(spec.id, recording(operand()?)?, second);
+            Intent::View(view.map_err(|wrong_use| match wrong_use {
+                WrongUse::NothingToCompare => wrong(String::from("only one was given")),
+                WrongUse::OnlyDiffTakesTwo { option } => UsageError::OnlyDiffTakesTwo { option, command: spec.name },
+            })?)
         }
         SubCommand::Completions => Intent::Completions(match operand()?.to_str() {
             Some("bash") => Shell::Bash,
@@ -107,6 +151,11 @@ fn sub_command(
         }),
         SubCommand::ManPage => Intent::ManPage,
     })
+}
+
+/// A program may be called like one of our commands.
+fn no_recording(path: &Path) -> String {
+    format!("{} is no directory (a program of that name is run with -- before it)", quoted(path))
 }
 
 /// The options seen so far; a repeated option replaces its earlier value.
@@ -130,6 +179,7 @@ struct Draft {
     compare: bool,
     all: bool,
     inputs: Option<(PathBuf, PathBuf)>,
+    view: ViewDraft,
 }
 
 impl Default for Draft {
@@ -154,6 +204,7 @@ impl Default for Draft {
             compare: false,
             all: false,
             inputs: None,
+            view: ViewDraft::default(),
         }
     }
 }
@@ -166,6 +217,7 @@ impl Draft {
         let done = match option.id {
             OptionId::Output => values::output(value).map(|path| self.output = Some(path)),
             OptionId::Input => values::inputs(value).map(|paths| self.inputs = Some(paths)),
+            OptionId::File => values::output(value).map(|path| self.view.output = Some(path)),
             _ => self.apply_text(option.id, value),
         };
         done.map_err(|refused| bad_value(option, value, refused))
@@ -192,7 +244,17 @@ impl Draft {
             OptionId::Quiet => self.quiet = true,
             OptionId::Compare => self.compare = true,
             OptionId::All => self.all = true,
-            OptionId::Help | OptionId::Version | OptionId::Output | OptionId::Input => {}
+            OptionId::Help | OptionId::Version | OptionId::Output | OptionId::Input | OptionId::File => {}
+            OptionId::At
+            | OptionId::Pid
+            | OptionId::OfDevice
+            | OptionId::Pool
+            | OptionId::Sort
+            | OptionId::Rows
+            | OptionId::Least
+            | OptionId::Chart
+            | OptionId::Svg
+            | OptionId::Json => self.view.apply(id, text)?,
         }
         Ok(())
     }

@@ -69,11 +69,15 @@ fn a_call_site_in_a_library_names_the_users_line_too() {
         spool.alloc(lane, 1, 0x5000, 3 << 20, 6).alloc(lane, 2, 0x9000_0000, 1 << 20, 4);
     });
     let text = info(root.path());
-    let call = format!("{TORCH}: Module.__call__");
-    for site in
-        [format!("{call} < {call} < … < /home/me/train.py: step"), format!("{call} < {call} < /home/me/train.py: step")]
-    {
-        assert!(text.lines().any(|line| line.ends_with(&site)), "{site}\n{text}");
+    let site = format!(
+        "     4.0 MiB 100.0%      2 blocks  /home/me/train.py: step < /home/me/train.py: main [{TORCH}: Module.__call__]"
+    );
+    assert!(text.lines().any(|line| line.ends_with(&site)), "{site}\n{text}");
+    for function in [
+        "  4.0 MiB 100.0%        0 B   0.0%  /home/me/train.py: main",
+        "  4.0 MiB 100.0%    4.0 MiB 100.0%  /opt/lib/python3.11/site-packages/torch/nn/modules/module.py: Module.__call__",
+    ] {
+        assert!(text.lines().any(|line| line.ends_with(function)), "{function}\n{text}");
     }
 }
 

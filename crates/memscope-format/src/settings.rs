@@ -139,7 +139,11 @@ settings! {
 impl RecordSettings<'_> {
     /// Whether stacks of either kind were asked for.
     pub fn has_stacks(&self) -> bool {
-        self.c_depth.unwrap_or(0) > 0 || self.python_depth.unwrap_or(0) > 0
+        self.c_depth.unwrap_or(0) > 0 || self.has_python_stacks()
+    }
+
+    pub fn has_python_stacks(&self) -> bool {
+        self.python_depth.unwrap_or(0) > 0
     }
 }
 

@@ -150,6 +150,16 @@ impl Stacks {
         }
     }
 
+    /// The most Python frames a stack can have: one that has as many may have had more.
+    pub fn python_depth(&self) -> usize {
+        self.python_depth
+    }
+
+    /// As [`Stacks::python_depth`], of native frames.
+    pub fn c_depth(&self) -> usize {
+        self.c_depth
+    }
+
     /// The native frames, innermost first, no more than were asked to be recorded.
     pub fn c_frames(&self, stack: StackId) -> impl Iterator<Item = Frame> + '_ {
         self.frames(self.parts(stack).c)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
-use memscope_analysis::Usage;
+use memscope_analysis::{PointInTime, Usage};
 use memscope_dump::{
     DumpEvents, ExportError, ExportOptions, Format, Room, Source, Sources, StackForm, export_process, file_sources,
 };
@@ -16,6 +16,7 @@ use crate::brand::Brand;
 use crate::device_usage::SampledRuns;
 use crate::keeper::Unrecorded;
 use crate::printer::Printer;
+use crate::report::holders::Largest;
 use crate::report::{ProcessReport, resident_size};
 use crate::signals::Interruption;
 use crate::workers;
@@ -77,11 +78,14 @@ impl Batch {
 /// Replays each recording for nothing but its report.
 pub fn read_all(recordings: &Recordings, printer: &Printer) -> Batch {
     let progress = Progress::new("reading", &recordings.processes, printer);
-    let symbols = Symbols::new();
+    let shared = Shared::default();
     let reports: Vec<Result<ProcessReport, ModelError>> = workers::each(
         &recordings.processes,
         |directory| recorded_bytes(directory),
-        |index, directory| ProcessReport::read(directory, &mut Symbolizer::sharing(&symbols), &mut progress.of(index)),
+        |index, directory| {
+            let mut symbolizer = Symbolizer::sharing(&shared.symbols);
+            ProcessReport::read(directory, &mut symbolizer, &shared.largest, &mut progress.of(index))
+        },
     );
     progress.bar.finish_and_clear();
     let mut batch = Batch { unreadable: recordings.unreadable, ..Batch::default() };
@@ -96,11 +100,13 @@ pub fn read_dumps(root: &Path, recordings: &Recordings, printer: &Printer) -> Ba
         unreadable.into_iter().map(|(_, error)| Err(error)).collect();
     let paths: Vec<PathBuf> = found.iter().map(|source| source.path.clone()).collect();
     let progress = Progress::new("reading", &paths, printer);
+    let largest = Largest::default();
     for (index, Source { path, mut trace }) in found.into_iter().enumerate() {
-        let mut usage = Usage::new();
+        let mut usage = Usage::at(&[PointInTime::MainReturned]);
         let outcome = trace.run(&mut [&mut usage], &mut progress.of(index));
         let mut symbolizer = Symbolizer::new();
-        results.push(outcome.map(|outcome| ProcessReport::of_dump(&*trace, &path, outcome, &usage, &mut symbolizer)));
+        let report = |outcome| ProcessReport::of_dump(&*trace, &path, outcome, &usage, &mut symbolizer, &largest);
+        results.push(outcome.map(report));
     }
     progress.bar.finish_and_clear();
     let mut batch = Batch::default();
@@ -193,6 +199,7 @@ pub fn export_all(
 struct Shared {
     symbols: Symbols,
     sampled: SampledRuns,
+    largest: Largest,
     room: Room,
 }
 
@@ -249,7 +256,7 @@ fn export_one(
     let brand = process.settings().brand.and_then(Brand::from_name).unwrap_or_default();
     let dump_events = process.settings().dump.map_or(DumpEvents::ALL, DumpEvents::from_bits);
     let mut symbolizer = Symbolizer::sharing(&shared.symbols);
-    let mut usage = Usage::new();
+    let mut usage = ProcessReport::usage(&process);
     let (sampled, sampling_problem) = shared.sampled.process(&process, directory);
     let options = ExportOptions {
         format: wishes.format_for(&process),
@@ -264,7 +271,8 @@ fn export_one(
         usage: Some(&|device, time_ns| sampled.at(device, time_ns)),
     };
     let exported = export_process(&mut process, &wishes.destination(directory), options, &mut [&mut usage])?;
-    let mut report = ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer);
+    let mut report =
+        ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer, &shared.largest);
     report.files = exported.files.into_iter().filter(|file| !file.ends_with(memscope_dump::CONFIG_FILE)).collect();
     report.unwritten = exported.failures.iter().map(ToString::to_string).collect();
     let problems = exported.problems.into_iter().chain(sampling_problem).collect();

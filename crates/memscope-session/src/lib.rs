@@ -23,6 +23,7 @@ pub mod report;
 pub mod settings;
 pub mod signals;
 pub mod usage_error;
+pub mod views;
 pub mod windows_home;
 mod workers;
 

@@ -17,6 +17,15 @@ pub enum UsageError {
     ForeignOption { option: String, command: &'static str, allowed: String },
     #[error("'{command}' needs {expected}, but {given}")]
     BadOperands { command: &'static str, expected: String, given: String },
+    #[error(
+        "there is no command {typed}, and a recording behind it: did you mean '{meant}'? A program of that name is run with: \
+         {command} -- {typed} …"
+    )]
+    MistypedCommand { typed: String, meant: &'static str, command: &'static str },
+    #[error("{option} belongs to a command that reads a recording: {commands}")]
+    ViewOption { option: String, commands: String },
+    #[error("{option} takes two values in 'diff' only, not in '{command}'")]
+    OnlyDiffTakesTwo { option: &'static str, command: &'static str },
     #[error("no program to run; write: {command} [options] bash user.sh, or {command} [options] -- program arguments")]
     NoProgram { command: &'static str },
     #[error(

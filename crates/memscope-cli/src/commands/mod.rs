@@ -3,6 +3,7 @@ mod compare;
 mod export;
 mod info;
 mod run;
+mod view;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ pub fn carry_out(intent: &Intent, printer: &Printer) -> ExitCode {
         Intent::Compare(settings) => Ok(compare::run(settings, printer)),
         Intent::Export(settings) => export::run(settings, printer),
         Intent::Info(settings) => info::run(settings, printer),
+        Intent::View(settings) => view::run(settings, printer),
     };
     result.unwrap_or_else(|error| {
         printer.error(&format_args!("{error:#}"));

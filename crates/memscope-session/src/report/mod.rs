@@ -1,12 +1,13 @@
 //! What a recording says, for a person to read.
-mod call_site;
 pub mod ends;
+pub mod holders;
 mod own_allocator;
-mod process;
-mod quantity;
+pub(crate) mod process;
+pub(crate) mod quantity;
 pub mod resident_size;
 mod run;
 pub mod summary;
+mod tables;
 mod words;
 
 pub use process::ProcessReport;

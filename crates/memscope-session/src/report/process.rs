@@ -1,19 +1,19 @@
 //! What one recorded process came to, ready to be printed.
-use super::call_site::CallSites;
+use super::holders::{Holders, Largest, Rank, Roll};
 use super::own_allocator;
+use crate::views::names::Names;
 use crate::{program_end, windows_home};
-use memscope_analysis::{PoolTally, StackUsage, Usage};
+use memscope_analysis::{Held, PointInTime, PoolTally, Usage};
 use memscope_model::{
-    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, StackId, TraceInfo,
+    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, Stacks, TraceInfo,
     TraceSource, header_notes,
 };
 use memscope_symbols::Symbolizer;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 /// How many call sites a list names; of a process with many pools, how many of each.
-const SITES: usize = 5;
+const SITES: usize = 10;
 const SITES_OF_MANY_POOLS: usize = 3;
 const MANY_POOLS: usize = 3;
 /// How many refused allocations are told.
@@ -37,6 +37,8 @@ pub struct ProcessReport {
     /// The most the process had in memory, as far as it was sampled.
     pub resident_bytes: Option<u64>,
     pub pools: Vec<PoolReport>,
+    /// Of what the pools' holders are called.
+    pub names: Names,
     /// The first allocations the driver refused.
     pub refusals: Vec<Refusal>,
     pub files: Vec<PathBuf>,
@@ -56,8 +58,11 @@ pub struct PoolReport {
     pub live_blocks: u64,
     /// What the pool had reserved at last and at most.
     pub reserved: Option<(u64, u64)>,
-    pub at_peak: Vec<Site>,
-    pub alive: Vec<Site>,
+    pub at_peak: Holders,
+    /// At the end.
+    pub alive: Holders,
+    /// When main returned, where that is known and is not the end.
+    pub main_returned: Option<Holders>,
 }
 
 impl PoolReport {
@@ -80,19 +85,12 @@ pub struct Refusal {
     pub place: Option<String>,
 }
 
-pub(super) fn device_label(device: Device) -> String {
+pub(crate) fn device_label(device: Device) -> String {
     match device {
         Device::Npu(number) => format!("npu {number}"),
         Device::Cpu => "cpu".to_owned(),
         Device::Unknown => "unknown device".to_owned(),
     }
-}
-
-#[derive(Debug)]
-pub struct Site {
-    pub bytes: u64,
-    pub blocks: u64,
-    pub place: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,12 +132,20 @@ impl ProcessReport {
     pub fn read(
         directory: &Path,
         symbolizer: &mut Symbolizer,
+        largest: &Largest,
         progress: &mut dyn FnMut(f64),
     ) -> Result<ProcessReport, ModelError> {
         let mut process = Process::open(directory)?;
-        let mut usage = Usage::new();
+        let mut usage = ProcessReport::usage(&process);
         let outcome = process.run(&mut [&mut usage], progress)?;
-        Ok(ProcessReport::new(&process, directory, outcome, &usage, symbolizer))
+        Ok(ProcessReport::new(&process, directory, outcome, &usage, symbolizer, largest))
+    }
+
+    /// What has to watch the process's trace for its report.
+    pub fn usage(process: &Process) -> Usage {
+        // Without Python stacks it is not known when main returned.
+        let has_python = process.settings().has_python_stacks();
+        if has_python { Usage::at(&[PointInTime::MainReturned]) } else { Usage::new() }
     }
 
     pub fn new(
@@ -148,13 +154,14 @@ impl ProcessReport {
         mut outcome: Outcome,
         usage: &Usage,
         symbolizer: &mut Symbolizer,
+        largest: &Largest,
     ) -> ProcessReport {
         let info = process.info();
         let settings = process.settings();
         let stacks_recorded = settings.has_stacks();
-        let sites = CallSites { stacks: process.stacks(), symbolizer };
-        let (pools, refusals) = contents(usage, &outcome, info.start_realtime_ns, stacks_recorded, sites);
-        let mut notes = notes_of(info, directory, settings.python_depth.unwrap_or(0) > 0);
+        let stacks = stacks_recorded.then(|| process.stacks());
+        let contents = Contents::new(usage, &outcome, info.start_realtime_ns, stacks, symbolizer, largest);
+        let mut notes = notes_of(info, directory, settings.has_python_stacks());
         if settings.cpu == Some(true) {
             notes.extend(own_allocator::note(&info.executable, &outcome));
         }
@@ -172,8 +179,9 @@ impl ProcessReport {
             notes,
             outcome,
             resident_bytes: None,
-            pools,
-            refusals,
+            pools: contents.pools,
+            names: contents.names,
+            refusals: contents.refusals,
             files: Vec::new(),
             unwritten: Vec::new(),
         }
@@ -186,11 +194,12 @@ impl ProcessReport {
         mut outcome: Outcome,
         usage: &Usage,
         symbolizer: &mut Symbolizer,
+        largest: &Largest,
     ) -> ProcessReport {
         let TraceInfo { pid, start_ns, .. } = trace.info();
         let stacks_recorded = !trace.stacks().is_empty();
-        let sites = CallSites { stacks: trace.stacks(), symbolizer };
-        let (pools, refusals) = contents(usage, &outcome, start_ns, stacks_recorded, sites);
+        let stacks = stacks_recorded.then(|| trace.stacks());
+        let contents = Contents::new(usage, &outcome, start_ns, stacks, symbolizer, largest);
         outcome.forget_live_blocks();
         ProcessReport {
             directory: path.to_owned(),
@@ -205,8 +214,9 @@ impl ProcessReport {
             notes: Vec::new(),
             outcome,
             resident_bytes: None,
-            pools,
-            refusals,
+            pools: contents.pools,
+            names: contents.names,
+            refusals: contents.refusals,
             files: Vec::new(),
             unwritten: Vec::new(),
         }
@@ -223,42 +233,52 @@ impl ProcessReport {
 }
 
 /// The pools, and the first refusals.
-fn contents(
-    usage: &Usage,
-    outcome: &Outcome,
-    start_ns: u64,
-    stacks_recorded: bool,
-    mut sites: CallSites<'_>,
-) -> (Vec<PoolReport>, Vec<Refusal>) {
-    let shown = if usage.pools().len() > MANY_POOLS { SITES_OF_MANY_POOLS } else { SITES };
-    let mut pools: Vec<PoolReport> = usage
-        .pools()
-        .map(|tally| {
-            let booked = outcome.pools.iter().find(|usage| usage.device == tally.device && usage.pool == tally.pool);
-            pool_report(tally, booked, start_ns, stacks_recorded.then_some(shown), &mut sites)
-        })
-        .collect();
-    pools.sort_by_key(|pool| (pool.device, pool.pool));
-    let refused = outcome.out_of_memory.iter().take(REFUSALS);
-    let refusals = refused.map(|refused| refusal(refused, start_ns, stacks_recorded, &mut sites)).collect();
-    (pools, refusals)
+struct Contents {
+    pools: Vec<PoolReport>,
+    refusals: Vec<Refusal>,
+    names: Names,
 }
 
-/// `sites_shown` is `None` if no stacks were recorded.
+impl Contents {
+    /// `stacks` is `None` if none were recorded.
+    fn new(
+        usage: &Usage,
+        outcome: &Outcome,
+        start_ns: u64,
+        stacks: Option<&Stacks>,
+        symbolizer: &mut Symbolizer,
+        largest: &Largest,
+    ) -> Contents {
+        let peak_bytes = usage.pools().map(|tally| tally.peak_bytes).max().unwrap_or(0);
+        let in_detail = largest.takes_lead(Rank { refused: outcome.refusals > 0, peak_bytes });
+        let shown = if usage.pools().len() > MANY_POOLS { SITES_OF_MANY_POOLS } else { SITES };
+        let mut roll = stacks.map(|stacks| Roll::new(stacks, symbolizer, in_detail, shown));
+        let mut pools: Vec<PoolReport> = usage
+            .pools()
+            .map(|tally| {
+                let booked =
+                    outcome.pools.iter().find(|usage| usage.device == tally.device && usage.pool == tally.pool);
+                pool_report(tally, booked, start_ns, usage, roll.as_mut())
+            })
+            .collect();
+        pools.sort_by_key(|pool| (pool.device, pool.pool));
+        let refused = outcome.out_of_memory.iter().take(REFUSALS);
+        let refusals = refused.map(|refused| refusal(refused, start_ns, roll.as_mut())).collect();
+        Contents { pools, refusals, names: roll.map(Roll::into_names).unwrap_or_default() }
+    }
+}
+
+/// Without a `roll` everything is one nameless site, and no list says as much.
 fn pool_report(
     tally: &PoolTally,
     booked: Option<&PoolUsage>,
     start_ns: u64,
-    sites_shown: Option<usize>,
-    sites: &mut CallSites<'_>,
+    usage: &Usage,
+    roll: Option<&mut Roll<'_>>,
 ) -> PoolReport {
-    // Without stacks everything is one nameless site: no list says as much.
-    let mut list = |usages: Vec<StackUsage>| match sites_shown {
-        Some(shown) => by_place(usages, shown, sites),
-        None => Vec::new(),
-    };
-    let (at_peak, alive) = (list(tally.top_at_peak(usize::MAX)), list(tally.top_alive(usize::MAX)));
-    PoolReport {
+    let at_peak = Held { bytes: tally.peak_bytes, blocks: tally.peak_blocks };
+    let alive = Held { bytes: tally.live_bytes, blocks: tally.live_blocks };
+    let mut report = PoolReport {
         device: tally.device,
         pool: tally.pool,
         peak_bytes: tally.peak_bytes,
@@ -266,43 +286,30 @@ fn pool_report(
         live_bytes: tally.live_bytes,
         live_blocks: tally.live_blocks,
         reserved: booked.and_then(|usage| usage.reserved_bytes.zip(usage.peak_reserved_bytes)),
-        at_peak,
-        alive,
+        at_peak: Holders::default(),
+        alive: Holders::default(),
+        main_returned: None,
+    };
+    if let Some(roll) = roll {
+        report.at_peak = roll.call(at_peak, &tally.top_at_peak(usize::MAX));
+        let main_returned = usage.holdings(tally.device, tally.pool, PointInTime::MainReturned);
+        match main_returned.filter(|holdings| holdings.total != alive) {
+            Some(holdings) => report.main_returned = Some(roll.call(holdings.total, &holdings.stacks)),
+            None => report.alive = roll.call(alive, &tally.top_alive(usize::MAX)),
+        }
     }
+    report
 }
 
-fn refusal(refused: &OutOfMemory, start_ns: u64, stacks_recorded: bool, sites: &mut CallSites<'_>) -> Refusal {
+fn refusal(refused: &OutOfMemory, start_ns: u64, roll: Option<&mut Roll<'_>>) -> Refusal {
     Refusal {
         device: refused.device,
         bytes: refused.size,
         function: refused.call.name(),
         after_ns: refused.time_ns.saturating_sub(start_ns),
         driver_bytes: refused.driver_bytes,
-        place: stacks_recorded.then(|| sites.name(refused.stack)),
+        place: roll.map(|roll| roll.place(refused.stack)),
     }
-}
-
-/// The largest sites. Stacks that differ only in frames a line does not show are one site, so more stacks than sites are
-/// named; the small rest is not, because names are expensive.
-fn by_place(usages: Vec<StackUsage>, shown: usize, sites: &mut CallSites<'_>) -> Vec<Site> {
-    const NAMED_STACKS: usize = 200;
-    let mut places: Vec<Site> = Vec::new();
-    let mut known: HashMap<String, usize> = HashMap::new();
-    for usage in usages.into_iter().filter(|usage| usage.bytes > 0).take(NAMED_STACKS) {
-        let place = match usage.stack {
-            StackId::NONE => "(no call stack)".to_owned(),
-            stack => sites.name(stack),
-        };
-        let at = *known.entry(place).or_insert_with_key(|place| {
-            places.push(Site { bytes: 0, blocks: 0, place: place.clone() });
-            places.len() - 1
-        });
-        places[at].bytes += usage.bytes;
-        places[at].blocks += usage.blocks;
-    }
-    places.sort_by_key(|site| std::cmp::Reverse(site.bytes));
-    places.truncate(shown);
-    places
 }
 
 /// What the recording could not see, by the bits of the process header.

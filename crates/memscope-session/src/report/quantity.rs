@@ -1,7 +1,7 @@
 //! Numbers for people.
 
 /// Bytes in binary units, three digits or so: `1536` is `1.5 KiB`.
-pub(super) fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {
         return format!("{count} B");
@@ -17,7 +17,7 @@ pub(super) fn bytes(count: u64) -> String {
 }
 
 /// A number with a comma between thousands.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -30,7 +30,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// `1 block`, `2 blocks`.
-pub(super) fn counted(number: u64, singular: &str, plural: &str) -> String {
+pub(crate) fn counted(number: u64, singular: &str, plural: &str) -> String {
     format!("{} {}", count(number), if number == 1 { singular } else { plural })
 }
 

@@ -1,15 +1,18 @@
 //! The summary after a run or an export, and `info`: lines of text about recorded processes.
-use super::process::{Life, PoolReport, ProcessReport, Refusal, Site, device_label};
+use super::process::{Life, PoolReport, ProcessReport, Refusal, device_label};
 use super::quantity::{bytes, count, counted};
-use super::words;
+use super::{tables, words};
 use crate::export::Batch;
 use crate::keeper::Unrecorded;
+use crate::views::layout::Layout;
 use memscope_model::{Outcome, Pool};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
+/// Columns that the printer takes at the beginning of each line of a summary: `[msmemscope] `.
+const PREFIX: usize = 13;
 /// More processes than this are summed up, and so many of them told.
 const PROCESSES_SHOWN: usize = 10;
 /// Programs without a recording.
@@ -28,7 +31,7 @@ pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
     lines.extend(rest_line(&by_peak, output));
     lines.extend(unrecorded_lines(&unrecorded));
     if let Some(largest) = by_peak.first() {
-        lines.extend(site_lines(largest));
+        lines.extend(tables::of_process(largest, &Layout::stderr(PREFIX)));
     }
     let files: Vec<&Path> = by_peak.iter().flat_map(|report| &report.files).map(|file| file.as_path()).collect();
     match files.len() {
@@ -55,13 +58,15 @@ pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
         }
         lines.extend(rest_line(&by_peak, output));
         lines.extend(unrecorded_lines(&unrecorded));
-        lines.extend(by_peak.first().into_iter().flat_map(|largest| site_lines(largest)));
+        lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &Layout::stdout())));
         return lines;
     }
     for report in &batch.reports {
         lines.extend(process_lines(report));
         lines.push(directory_line(report));
-        lines.extend(site_lines(report).into_iter().map(|line| format!("  {line}")));
+        lines.extend(
+            tables::of_process(report, &Layout::stdout().narrower(2)).into_iter().map(|line| format!("  {line}")),
+        );
     }
     lines.extend(unrecorded_lines(&unrecorded));
     lines
@@ -337,39 +342,8 @@ fn losses(outcome: &Outcome) -> Vec<String> {
     }
 }
 
-fn site_lines(report: &ProcessReport) -> Vec<String> {
-    if !report.stacks_recorded {
-        let line = "no call stacks were recorded; --call-stack=c,python shows where memory comes from";
-        return if report.peak_bytes() > 0 { vec![line.to_owned()] } else { Vec::new() };
-    }
-    let mut lines = Vec::new();
-    for pool in shown_pools(report) {
-        let of = |what: &str| format!("{what} of process {}, {}:", report.pid, pool.label());
-        lines.push(of("at the peak"));
-        lines.extend(pool.at_peak.iter().map(|site| site_line(site, pool.peak_bytes)));
-        if pool.live_blocks == 0 {
-            continue;
-        }
-        // A framework gives its pool back as a whole, blocks and all: what is alive in it was not forgotten.
-        let what = match (report.life, pool.pool) {
-            (Life::Running, _) => "in use at the end",
-            (_, Pool::Host) => "never freed",
-            _ => "alive at the end",
-        };
-        lines.push(of(what));
-        lines.extend(pool.alive.iter().map(|site| site_line(site, pool.live_bytes)));
-    }
-    lines
-}
-
-fn site_line(site: &Site, whole: u64) -> String {
-    let share = if whole == 0 { 0.0 } else { site.bytes as f64 * 100.0 / whole as f64 };
-    let blocks = counted(site.blocks, "block", "blocks");
-    format!("  {:>10} {share:>5.1}% {blocks:>13}  {}", bytes(site.bytes), site.place)
-}
-
 /// A command line on one line, cut to what fits beside the numbers.
-fn shortened(command: &str) -> String {
+pub(crate) fn shortened(command: &str) -> String {
     const LONGEST: usize = 60;
     let mut words = command.split_whitespace();
     let mut line = words.next().unwrap_or_default().to_owned();

@@ -1,0 +1,86 @@
+//! Who held a process's memory, by names.
+use crate::views::merged::Naming;
+use crate::views::names::Names;
+use crate::views::profile::{FunctionShare, Profile, Site};
+use crate::views::rows::{Order, ranked, site_text, users_first};
+use memscope_analysis::{Held, StackUsage};
+use memscope_model::{StackId, Stacks};
+use memscope_symbols::Symbolizer;
+use std::sync::{Mutex, PoisonError};
+
+/// How many stacks are named of a process that is not told in detail: names are expensive, and the small rest changes nothing.
+const FEW_STACKS: usize = 200;
+
+/// Which of many processes is told in detail: one that is larger than all before it. The one that turns out to be the
+/// largest is always among them.
+#[derive(Debug, Default)]
+pub struct Largest(Mutex<Rank>);
+
+/// Whoever was refused memory is what the user looks for, small as it may be.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Rank {
+    pub refused: bool,
+    pub peak_bytes: u64,
+}
+
+impl Largest {
+    /// Whether none was larger so far.
+    pub(super) fn takes_lead(&self, rank: Rank) -> bool {
+        let mut most = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let leads = rank >= *most;
+        *most = rank.max(*most);
+        leads
+    }
+}
+
+/// What was held at a moment.
+#[derive(Debug, Default)]
+pub struct Holders {
+    pub total: Held,
+    /// The user's own lines first.
+    pub sites: Vec<Site>,
+    /// Of all stacks; none if only a few of them were named.
+    pub functions: Vec<FunctionShare>,
+}
+
+/// Names them, for one process.
+pub(super) struct Roll<'a> {
+    naming: Naming<'a>,
+    in_detail: bool,
+    shown: usize,
+}
+
+impl<'a> Roll<'a> {
+    pub(super) fn new(stacks: &'a Stacks, symbolizer: &'a mut Symbolizer, in_detail: bool, shown: usize) -> Roll<'a> {
+        Roll { naming: Naming::new(stacks, symbolizer), in_detail, shown }
+    }
+
+    /// `usages` with most bytes first.
+    pub(super) fn call(&mut self, total: Held, usages: &[StackUsage]) -> Holders {
+        let named = if self.in_detail { usages } else { &usages[..usages.len().min(FEW_STACKS)] };
+        let profile = Profile::new(total, named, &mut self.naming);
+        let names = &self.naming.names;
+        let functions =
+            if self.in_detail { ranked(&profile, names, Order::UsersFirst, self.shown) } else { Vec::new() };
+        let mut sites = users_first(profile.sites(names), total, self.shown);
+        // A block may have no bytes, and is no news then.
+        sites.retain(|site| site.held.bytes > 0);
+        Holders { total, sites, functions }
+    }
+
+    /// A stack in a line.
+    pub(super) fn place(&mut self, stack: StackId) -> String {
+        let usage =
+            StackUsage { stack, bytes: 0, blocks: 1, allocations: 1, allocated_bytes: 0, temporary_allocations: 0 };
+        let profile = Profile::new(Held::default(), &[usage], &mut self.naming);
+        let site = profile.sites(&self.naming.names).into_iter().next();
+        site.map(|site| site_text(&site, &self.naming.names, None)).unwrap_or_default()
+    }
+
+    /// Names of what was told.
+    pub(super) fn into_names(self) -> Names {
+        let mut names = self.naming.names;
+        names.forget_trace();
+        names
+    }
+}

@@ -1,0 +1,52 @@
+//! The tables of the summary: where the memory of a process was.
+use super::holders::Holders;
+use super::process::{Life, PoolReport, ProcessReport};
+use super::quantity::{bytes, counted};
+use crate::views::layout::{Emphasis, Layout};
+use crate::views::rows::{function_rows, site_rows};
+use memscope_model::Pool;
+
+/// By function and by call site at the peak, and what was not given back.
+pub(super) fn of_process(report: &ProcessReport, layout: &Layout) -> Vec<String> {
+    if !report.stacks_recorded {
+        let line = "no call stacks were recorded; --call-stack=c,python shows where memory comes from";
+        return if report.peak_bytes() > 0 { vec![line.to_owned()] } else { Vec::new() };
+    }
+    // None if nothing of the process lies in the time the user chose.
+    let pools = report.pools.iter().filter(|_| report.outcome.nothing_chosen.is_none());
+    pools.flat_map(|pool| of_pool(pool, report, layout)).collect()
+}
+
+fn of_pool(pool: &PoolReport, report: &ProcessReport, layout: &Layout) -> Vec<String> {
+    let title = |text: String| layout.emphasised(&layout.fit(&text), Emphasis::Heading);
+    let of = |what: &str| format!("{what} of process {}, {}", report.pid, pool.label());
+    let sites = |holders: &Holders| site_rows(&holders.sites, holders.total, &report.names, layout);
+    let mut lines = Vec::new();
+    if pool.peak_bytes == report.peak_bytes() && !pool.at_peak.functions.is_empty() {
+        lines.push(title(format!("{}, by function:", of("at the peak"))));
+        lines.extend(function_rows(&pool.at_peak.functions, pool.at_peak.total, &report.names, layout));
+    }
+    lines.push(title(format!("{}:", of("at the peak"))));
+    lines.extend(sites(&pool.at_peak));
+    if let Some(holders) = pool.main_returned.as_ref().filter(|holders| holders.total.blocks > 0) {
+        let total = holders.total;
+        lines.push(title(format!(
+            "{}: {} in {}; at the end {}",
+            of("alive when main returned"),
+            bytes(total.bytes),
+            counted(total.blocks, "block", "blocks"),
+            bytes(pool.live_bytes)
+        )));
+        lines.extend(sites(holders));
+    } else if pool.live_blocks > 0 {
+        // A framework gives its pool back as a whole, blocks and all: what is alive in it was not forgotten.
+        let what = match (report.life, pool.pool) {
+            (Life::Running, _) => "in use at the end",
+            (_, Pool::Host) => "never freed",
+            _ => "alive at the end",
+        };
+        lines.push(title(format!("{}:", of(what))));
+        lines.extend(sites(&pool.alive));
+    }
+    lines
+}
