@@ -171,6 +171,12 @@ impl Usage {
         })
     }
 
+    /// Whether that moment, one of those asked for, came.
+    pub fn has(&self, point: PointInTime) -> bool {
+        matches!(point, PointInTime::Peak | PointInTime::End)
+            || self.watches.iter().any(|watch| watch.point == point && watch.found().is_some())
+    }
+
     /// Who held host memory when most of it was in use: at most `count` stacks, most bytes first.
     pub fn top_at_peak(&self, count: usize) -> Vec<StackUsage> {
         self.pool(Device::Cpu, Pool::Host).map(|tally| tally.top_at_peak(count)).unwrap_or_default()

@@ -242,6 +242,13 @@ fn what_modules_hold_until_the_interpreter_ends_is_told() {
         info.contains("alive when main returned of process 31, cpu HOST: 9.0 MiB in 1 block; at the end 0 B"),
         "{info}"
     );
+    // A larger process beside it that knows no such moment.
+    let mut other = SpoolBuilder::new();
+    other.process(32, 1).command("/usr/bin/sort", "sort");
+    let lane = other.lane(32);
+    other.alloc(lane, 1, 0x1000_0000, 90 * MIB, 0);
+    other.write(&root.path().join("msmemscope_32_20251203091122_ascend")).unwrap();
+    assert!(text(&["top", path(&root)]).starts_with("process 32 sort"));
     let top = text(&["top", path(&root), "--at=main"]);
     assert!(
         top.starts_with("process 31 python3 train.py, cpu HOST when main returned (after 0.000 s): 9.0 MiB"),

@@ -213,7 +213,7 @@ fn of_process(root: &Path, found: Vec<Source>, pid: u32) -> Result<Vec<Source>, 
 struct Passage {
     usage: Usage,
     steps: u32,
-    /// The moment asked about came, as far as steps are concerned.
+    /// The moment asked about came.
     has_moment: bool,
     /// Of the pool asked about.
     peak_bytes: u64,
@@ -230,7 +230,11 @@ fn follow(
     }
     let mut usage = Usage::at(&[question.at.point(source.info().start_ns)]);
     let steps = source.run(&mut [&mut usage], progress)?.steps.count();
-    let has_moment = !matches!(question.at, At::Step(asked) if asked > steps);
+    let has_moment = match question.at {
+        At::Step(asked) => asked <= steps,
+        At::Main => usage.has(PointInTime::MainReturned),
+        At::Peak | At::End | At::After(_) => true,
+    };
     let peak_bytes = choose(&usage, question).map_or(0, |tally| tally.peak_bytes);
     Ok(Passage { usage, steps, has_moment, peak_bytes })
 }
