@@ -109,6 +109,7 @@ fn every_moment_can_be_asked_about() {
     assert_eq!(total("step:2"), "at the end of step 2 (after 4.000 s): 22.0 MiB in 3 blocks");
     assert_eq!(total("1.5"), "at 1.500 s: 20.0 MiB in 1 block");
     assert_eq!(total("1500ms"), "at 1.500 s: 20.0 MiB in 1 block");
+    assert_eq!(total("total"), "allocated in all: 32.0 MiB in 5 blocks");
     refused(&["top", path(&root), "--at=step:9"], &["never came to step 9", "3 steps"]);
     refused(&["top", path(&root), "--at=yesterday"], &["bad value 'yesterday' for --at", "peak, end"]);
 }
