@@ -171,6 +171,20 @@ impl Usage {
         })
     }
 
+    /// What was allocated in all, whether it was freed or not.
+    pub fn allocated(&self, device: Device, pool: Pool) -> Option<Holdings> {
+        let tally = self.pool(device, pool)?;
+        let total = Held { bytes: tally.allocated_bytes, blocks: tally.allocations };
+        let stacks = tally.top(usize::MAX, |_, stack| Held { bytes: stack.allocated_bytes, blocks: stack.allocations });
+        Some(Holdings { time_ns: tally.last_time_ns, total, stacks })
+    }
+
+    /// Whether that moment, one of those asked for, came.
+    pub fn has(&self, point: PointInTime) -> bool {
+        matches!(point, PointInTime::Peak | PointInTime::End)
+            || self.watches.iter().any(|watch| watch.point == point && watch.found().is_some())
+    }
+
     /// Who held host memory when most of it was in use: at most `count` stacks, most bytes first.
     pub fn top_at_peak(&self, count: usize) -> Vec<StackUsage> {
         self.pool(Device::Cpu, Pool::Host).map(|tally| tally.top_at_peak(count)).unwrap_or_default()
@@ -458,6 +472,9 @@ mod tests {
             let mallocs: Vec<_> = events.iter().filter(|event| event.action == Action::Malloc).collect();
             prop_assert_eq!(tally.allocations, mallocs.len() as u64);
             prop_assert_eq!(tally.allocated_bytes, mallocs.iter().map(|event| event.block.size).sum::<u64>());
+            let allocated = usage.allocated(Device::Cpu, Pool::Host).unwrap();
+            prop_assert_eq!(allocated.total, Held { bytes: tally.allocated_bytes, blocks: tally.allocations });
+            prop_assert_eq!(allocated.stacks.iter().map(|stack| stack.bytes).sum::<u64>(), tally.allocated_bytes);
             let temporary = events.iter().enumerate().filter(|(index, event)| {
                 let before = events[..*index].iter().rev().find(|other| other.at.thread == event.at.thread);
                 event.action == Action::Free

@@ -283,12 +283,12 @@ pub static VIEW_OPTIONS: &[OptionSpec] = &[
         shorts: &[],
         value: Some(ValueSpec {
             placeholder: "MOMENT",
-            allowed: "peak, end, main (when main returned, of Python programs), step:N (its end), or a time after the \
-                      beginning such as 12.5 or 800ms; of diff also two of them, separated by a comma",
-            offer: Offer::Words(&["peak", "end", "main", "step:"]),
+            allowed: "peak, end, main (when main returned, of Python programs), step:N (its end), a time after the \
+                      beginning such as 12.5 or 800ms, or total; of diff also two of them, separated by a comma",
+            offer: Offer::Words(&["peak", "end", "main", "total", "step:"]),
         }),
-        help: "When: peak, end, main (when a Python program's main module had run), step:N (when step N ended) or a time \
-               after the beginning, e.g. 12.5 or 800ms; of diff two of them, e.g. --at=step:2,step:9 [default: peak]",
+        help: "When: peak, end, main (when a Python program's main module had run), step:N (when step N ended), a time \
+               after the beginning, e.g. 12.5 or 800ms, or total (all that was allocated, freed or not); of diff two of them, e.g. --at=step:2,step:9 [default: peak]",
     },
     OptionSpec {
         id: OptionId::Pid,

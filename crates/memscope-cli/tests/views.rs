@@ -109,6 +109,7 @@ fn every_moment_can_be_asked_about() {
     assert_eq!(total("step:2"), "at the end of step 2 (after 4.000 s): 22.0 MiB in 3 blocks");
     assert_eq!(total("1.5"), "at 1.500 s: 20.0 MiB in 1 block");
     assert_eq!(total("1500ms"), "at 1.500 s: 20.0 MiB in 1 block");
+    assert_eq!(total("total"), "allocated in all: 32.0 MiB in 5 blocks");
     refused(&["top", path(&root), "--at=step:9"], &["never came to step 9", "3 steps"]);
     refused(&["top", path(&root), "--at=yesterday"], &["bad value 'yesterday' for --at", "peak, end"]);
 }
@@ -242,6 +243,13 @@ fn what_modules_hold_until_the_interpreter_ends_is_told() {
         info.contains("alive when main returned of process 31, cpu HOST: 9.0 MiB in 1 block; at the end 0 B"),
         "{info}"
     );
+    // A larger process beside it that knows no such moment.
+    let mut other = SpoolBuilder::new();
+    other.process(32, 1).command("/usr/bin/sort", "sort");
+    let lane = other.lane(32);
+    other.alloc(lane, 1, 0x1000_0000, 90 * MIB, 0);
+    other.write(&root.path().join("msmemscope_32_20251203091122_ascend")).unwrap();
+    assert!(text(&["top", path(&root)]).starts_with("process 32 sort"));
     let top = text(&["top", path(&root), "--at=main"]);
     assert!(
         top.starts_with("process 31 python3 train.py, cpu HOST when main returned (after 0.000 s): 9.0 MiB"),

@@ -5,6 +5,7 @@ use crate::destination::{CONFIG_MODE, PartialFile, create_directories, file_time
 use crate::error::ExportError;
 use crate::event_rows::{write_memory, write_note};
 use crate::format::{Format, StackForm};
+use crate::problem::Problem;
 use crate::room::{self, Claim, Room};
 use crate::router::{Making, Place, Router, StackSource};
 use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
@@ -128,7 +129,7 @@ pub struct Exported {
     pub rows: u64,
     pub outcome: Outcome,
     /// What the user should know: names that are missing, rows a viewer will not show.
-    pub problems: Vec<String>,
+    pub problems: Vec<Problem>,
 }
 
 /// Writes `device_<id>/dump/…` of each device with events, and `config.json`, into `directory`, replacing what an
@@ -169,7 +170,7 @@ pub fn export_process(
     }
 
     let Dump { router, mut texts, rows, pid, next_id, .. } = dump;
-    let mut problems = texts.problems().to_vec();
+    let mut problems = texts.problems().iter().cloned().map(Problem::Missing).collect::<Vec<_>>();
     let start = start_row(next_id, start_ns, outcome.first_time_ns, pid);
     let mut alive: Vec<u64> = outcome.live_blocks().map(|block| block.id.0).collect();
     alive.sort_unstable();

@@ -3,6 +3,7 @@
 use crate::brand::Brand;
 use crate::destination::PartialFile;
 use crate::error::ExportError;
+use crate::problem::Problem;
 use crate::rows::{FrameRow, Row};
 use crate::{csv, sqlite};
 use std::path::PathBuf;
@@ -116,7 +117,7 @@ pub(crate) trait DumpWriter {
 
     /// Completes the files. `alive` are the numbers of the blocks that were never freed, ascending; `problems` is what a
     /// viewer will not show.
-    fn finish(self: Box<Self>, alive: &[u64], problems: &mut Vec<String>) -> Result<Vec<PartialFile>, ExportError>;
+    fn finish(self: Box<Self>, alive: &[u64], problems: &mut Vec<Problem>) -> Result<Vec<PartialFile>, ExportError>;
 }
 
 /// Where the rows of a file have their call stacks.

@@ -32,7 +32,7 @@ struct LiveRow {
 
 /// How many rows were put aside, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct UnpairedCounts {
+pub struct UnpairedCounts {
     pub(crate) by_size: u64,
     pub(crate) by_address: u64,
 }
@@ -104,6 +104,11 @@ fn identity(row: &Row<'_>) -> Result<((EventType, u64), u64), Unpaired> {
 }
 
 impl UnpairedCounts {
+    pub(crate) fn add(&mut self, more: &UnpairedCounts) {
+        self.by_size += more.by_size;
+        self.by_address += more.by_address;
+    }
+
     pub(crate) fn total(self) -> u64 {
         self.by_size + self.by_address
     }

@@ -4,6 +4,7 @@ use crate::destination::{PartialFile, create_directories, file_names};
 use crate::error::ExportError;
 use crate::export::{SampledUsage, UsageLookup};
 use crate::format::{DumpWriter, FileNames, Format, FormatFiles, StackForm};
+use crate::problem::Problem;
 use crate::room::FileEstimate;
 use crate::rows::{Attribute, DeviceId, EventType, FrameRow, Row, StackCells, Value, key};
 use crate::stack_table::StackTable;
@@ -114,10 +115,10 @@ impl<'p> Router<'p> {
         start: &Row<'_>,
         alive: &[u64],
         source: &mut StackSource<'_, '_>,
-        problems: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
     ) -> Result<Vec<PathBuf>, ExportError> {
         if self.files.is_empty() && !self.undirected.is_empty() {
-            problems.push(format!("{} events belong to no device and were not written", self.undirected.len()));
+            problems.push(Problem::NoDevice { events: self.undirected.len() as u64 });
         }
         // No file gets its name before all are complete.
         let mut complete = Vec::new();
@@ -368,7 +369,7 @@ mod tests {
             assert_eq!(rows, format!("{shared}{own}{shared}"));
         }
         assert_eq!(fs::read_to_string(&files[1]).unwrap(), "ID,Caller,Frame\n1,,\"main\"\n2,1,\"f\"\n");
-        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(problems, Vec::<Problem>::new());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use indicatif::ProgressBar;
 use memscope_analysis::{PointInTime, Usage};
 use memscope_dump::{
-    DumpEvents, ExportError, ExportOptions, Format, Room, Source, Sources, StackForm, export_process, file_sources,
+    DumpEvents, ExportError, ExportOptions, Format, Problem, Room, Source, Sources, StackForm, export_process,
+    file_sources,
 };
 use memscope_model::{ModelError, Process, SPOOL_DIRECTORY, survey_processes};
 use memscope_symbols::{Symbolizer, Symbols};
@@ -114,8 +115,8 @@ pub fn read_dumps(root: &Path, recordings: &Recordings, printer: &Printer) -> Ba
     batch
 }
 
-/// Hundreds of processes may have hundreds of files that a viewer will not take.
-const PROBLEMS_SHOWN: usize = 20;
+/// Programs may have hundreds of libraries without symbols.
+const PROBLEMS_SHOWN: usize = 8;
 
 /// What the user wants of the files, where it is not what the run was recorded for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -167,14 +168,14 @@ pub fn export_all(
         },
     );
     progress.bar.finish_and_clear();
-    let mut problems: Vec<String> = Vec::new();
+    let mut problems: Vec<Problem> = Vec::new();
     let mut reports = Vec::with_capacity(exports.len());
     for export in exports {
         match export {
             Err(ExportError::Cancelled) => return None,
             Ok((report, of_process)) => {
                 for problem in of_process {
-                    if !problems.contains(&problem) {
+                    if !problems.iter_mut().any(|known| known.join(&problem)) {
                         problems.push(problem);
                     }
                 }
@@ -248,7 +249,7 @@ fn export_one(
     interruption: &Interruption,
     progress: &mut dyn FnMut(f64),
     notice: &mut dyn FnMut(String),
-) -> Result<(ProcessReport, Vec<String>), ExportError> {
+) -> Result<(ProcessReport, Vec<Problem>), ExportError> {
     if interruption.requested() {
         return Err(ExportError::Cancelled);
     }
@@ -275,6 +276,6 @@ fn export_one(
         ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer, &shared.largest);
     report.files = exported.files.into_iter().filter(|file| !file.ends_with(memscope_dump::CONFIG_FILE)).collect();
     report.unwritten = exported.failures.iter().map(ToString::to_string).collect();
-    let problems = exported.problems.into_iter().chain(sampling_problem).collect();
+    let problems = exported.problems.into_iter().chain(sampling_problem.map(Problem::Missing)).collect();
     Ok((report, problems))
 }

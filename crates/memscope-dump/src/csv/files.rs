@@ -4,6 +4,7 @@ use super::write::{push_frame_row, push_row};
 use crate::destination::{DUMP_MODE, PartialFile};
 use crate::error::ExportError;
 use crate::format::{DumpWriter, FileNames};
+use crate::problem::Problem;
 use crate::rows::{COLUMNS, FrameRow, Row, STACK_COLUMNS};
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -54,7 +55,7 @@ impl DumpWriter for CsvFiles {
         file.writer.write_frame(row).map_err(ExportError::write(file.partial.target()))
     }
 
-    fn finish(self: Box<Self>, _alive: &[u64], _: &mut Vec<String>) -> Result<Vec<PartialFile>, ExportError> {
+    fn finish(self: Box<Self>, _alive: &[u64], _: &mut Vec<Problem>) -> Result<Vec<PartialFile>, ExportError> {
         let mut files = vec![self.rows.finish()?];
         match self.stacks {
             Some(stacks) => files.push(stacks.finish()?),

@@ -4,6 +4,7 @@ use crate::brand::Brand;
 use crate::destination::{DUMP_MODE, PartialFile};
 use crate::error::ExportError;
 use crate::format::{DumpWriter, FileNames};
+use crate::problem::{Files, Problem};
 use crate::room::VIEWER_FILE_LIMIT;
 use crate::rows::{Event, FrameCell, FrameRow, NOT_APPLICABLE, Row, StackCells};
 use std::cell::RefCell;
@@ -37,7 +38,7 @@ impl DumpWriter for DbFile {
         self.writer.paired_rows() == 1
     }
 
-    fn finish(self: Box<Self>, alive: &[u64], problems: &mut Vec<String>) -> Result<Vec<PartialFile>, ExportError> {
+    fn finish(self: Box<Self>, alive: &[u64], problems: &mut Vec<Problem>) -> Result<Vec<PartialFile>, ExportError> {
         let DbFile { writer, partial, brand } = *self;
         let target = partial.target();
         let written = writer.finish(alive).map_err(ExportError::database(target))?;
@@ -48,21 +49,17 @@ impl DumpWriter for DbFile {
 }
 
 /// What a viewer will not show of a database, and why.
-fn note_for_viewers(path: &Path, brand: Brand, written: &Written, size: u64, problems: &mut Vec<String>) {
+fn note_for_viewers(path: &Path, brand: Brand, written: &Written, size: u64, problems: &mut Vec<Problem>) {
     let Written { device_rows, unpaired } = written;
+    let files = Files::only(path);
     if unpaired.total() > 0 {
-        problems.push(format!(
-            "{}: {} rows are in table {} because MindStudio Insight cannot pair them: {unpaired}",
-            path.display(),
-            unpaired.total(),
-            brand.unpaired_table(),
-        ));
+        problems.push(Problem::Unpaired { files: files.clone(), table: brand.unpaired_table(), counts: *unpaired });
     }
     if *device_rows == 0 {
-        problems.push(format!("{}: MindStudio Insight will refuse it, it has no block to show", path.display()));
+        problems.push(Problem::NothingToShow { files: files.clone() });
     }
     if size > VIEWER_FILE_LIMIT {
-        problems.push(format!("{}: MindStudio Insight refuses files above 20 GiB", path.display()));
+        problems.push(Problem::TooLarge { files });
     }
 }
 

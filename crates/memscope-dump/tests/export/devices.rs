@@ -71,7 +71,7 @@ fn the_database_of_a_device_is_viewable_and_says_the_same() {
     let recording = Recording::new(training);
     recording.export(Format::Csv);
     let (exported, _) = recording.export(Format::Db);
-    assert_eq!(exported.problems, Vec::<String>::new());
+    assert_eq!(exported.problems, Vec::new());
     for device in ["0", "cpu"] {
         let path = recording.device_dump(device, DB);
         insight::assert_viewable(&path);

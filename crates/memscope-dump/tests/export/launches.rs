@@ -83,7 +83,7 @@ fn in_the_database_an_access_goes_by_the_address_of_its_block() {
     let recording = Recording::new(inference);
     recording.export(Format::Csv);
     let (exported, _) = recording.export(Format::Db);
-    assert_eq!(exported.problems, Vec::<String>::new());
+    assert_eq!(exported.problems, Vec::new());
     let path = recording.device_dump("0", DB);
     insight::assert_viewable(&path);
     let rows = db_rows(&path, "memscope_dump");

@@ -28,6 +28,7 @@ fn subject(view: &View) -> Value {
             At::Main => "main",
             At::After(_) => "time",
             At::Step(_) => "step",
+            At::Total => "total",
         },
         "step": step,
         "after_ns": view.after_ns,

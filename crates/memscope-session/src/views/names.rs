@@ -13,6 +13,13 @@ pub struct FrameId(u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FunctionId(u32);
 
+impl FunctionId {
+    /// A place in a list with one entry a function.
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Language {
     Native,
@@ -99,6 +106,11 @@ impl Names {
 
     pub fn function(&self, id: FunctionId) -> &Function {
         &self.functions[id.0 as usize]
+    }
+
+    /// All of them, in the order of their places in lists.
+    pub(super) fn functions(&self) -> impl ExactSizeIterator<Item = FunctionId> {
+        (0..self.functions.len() as u32).map(FunctionId)
     }
 
     pub fn function_of(&self, id: FrameId) -> &Function {

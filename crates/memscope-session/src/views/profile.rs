@@ -52,31 +52,26 @@ impl Profile {
         Profile { total, stacks: usages.iter().map(named).collect() }
     }
 
-    /// All functions, in no order.
+    /// The functions of its stacks, in no order that means anything.
     pub fn functions(&self, names: &Names) -> Vec<FunctionShare> {
-        let mut shares: Vec<FunctionShare> = Vec::new();
-        let mut known: FxHashMap<FunctionId, usize> = FxHashMap::default();
+        let (own, inclusive) = (Held::default(), Held::default());
+        let mut shares: Vec<FunctionShare> =
+            names.functions().map(|function| FunctionShare { function, own, inclusive }).collect();
         // The stack that a function was last counted for.
-        let mut counted: Vec<usize> = Vec::new();
+        let mut counted = vec![usize::MAX; shares.len()];
         for (number, stack) in self.stacks.iter().enumerate() {
-            let mut share_of = |function: FunctionId| {
-                *known.entry(function).or_insert_with(|| {
-                    shares.push(FunctionShare { function, own: Held::default(), inclusive: Held::default() });
-                    counted.push(usize::MAX);
-                    shares.len() - 1
-                })
-            };
-            let places: Vec<usize> = stack.frames.iter().map(|frame| share_of(names.frame(*frame).function)).collect();
-            for place in &places {
-                if counted[*place] != number {
-                    counted[*place] = number;
-                    add(&mut shares[*place].inclusive, stack.held);
+            for frame in stack.frames.iter() {
+                let place = names.frame(*frame).function.index();
+                if counted[place] != number {
+                    counted[place] = number;
+                    add(&mut shares[place].inclusive, stack.held);
                 }
             }
             if let Some(own) = attributed(&stack.frames, names) {
-                add(&mut shares[places[own]].own, stack.held);
+                add(&mut shares[names.frame(stack.frames[own]).function.index()].own, stack.held);
             }
         }
+        shares.retain(|share| share.inclusive != Held::default());
         shares
     }
 

@@ -33,13 +33,15 @@ pub enum At {
     After(u64),
     /// When a step ended.
     Step(u32),
+    /// No moment: all that was ever allocated, freed or not.
+    Total,
 }
 
 impl At {
     fn point(self, start_ns: u64) -> PointInTime {
         match self {
             At::Peak => PointInTime::Peak,
-            At::End => PointInTime::End,
+            At::End | At::Total => PointInTime::End,
             At::Main => PointInTime::MainReturned,
             At::After(ns) => PointInTime::Time(start_ns.saturating_add(ns)),
             At::Step(number) => PointInTime::StepEnd(number),
@@ -53,6 +55,7 @@ impl At {
             At::Main => "when main returned".to_owned(),
             At::After(ns) => format!("at {:.3} s", ns as f64 / 1e9),
             At::Step(number) => format!("at the end of step {number}"),
+            At::Total => "allocated in all".to_owned(),
         }
     }
 }
@@ -98,7 +101,7 @@ impl View {
     /// `process 31 python3 train.py, cpu HOST at the peak (after 2.200 s): 1.0 GiB in 12 blocks`
     pub fn title(&self) -> String {
         let when = match self.at {
-            At::After(_) => self.at.describe(),
+            At::After(_) | At::Total => self.at.describe(),
             at => format!("{} (after {:.3} s)", at.describe(), self.after_ns as f64 / 1e9),
         };
         let total = self.profile.total;
@@ -213,7 +216,7 @@ fn of_process(root: &Path, found: Vec<Source>, pid: u32) -> Result<Vec<Source>, 
 struct Passage {
     usage: Usage,
     steps: u32,
-    /// The moment asked about came, as far as steps are concerned.
+    /// The moment asked about came.
     has_moment: bool,
     /// Of the pool asked about.
     peak_bytes: u64,
@@ -230,7 +233,11 @@ fn follow(
     }
     let mut usage = Usage::at(&[question.at.point(source.info().start_ns)]);
     let steps = source.run(&mut [&mut usage], progress)?.steps.count();
-    let has_moment = !matches!(question.at, At::Step(asked) if asked > steps);
+    let has_moment = match question.at {
+        At::Step(asked) => asked <= steps,
+        At::Main => usage.has(PointInTime::MainReturned),
+        At::Peak | At::End | At::After(_) | At::Total => true,
+    };
     let peak_bytes = choose(&usage, question).map_or(0, |tally| tally.peak_bytes);
     Ok(Passage { usage, steps, has_moment, peak_bytes })
 }
@@ -266,7 +273,11 @@ pub fn view(
         return Err(ReadingError::NoSuchPool { whose: whose(info), asked: asked.join(" "), known: known.join(", ") });
     };
     let (device, pool) = (tally.device, tally.pool);
-    let holdings = match (usage.holdings(device, pool, question.at.point(info.start_ns)), question.at) {
+    let found = match question.at {
+        At::Total => usage.allocated(device, pool),
+        at => usage.holdings(device, pool, at.point(info.start_ns)),
+    };
+    let holdings = match (found, question.at) {
         (Some(holdings), _) => holdings,
         // A step that no event came after, nor in.
         (None, At::Step(_)) => usage.holdings(device, pool, PointInTime::End).unwrap_or_default(),

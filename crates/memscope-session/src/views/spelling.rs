@@ -28,12 +28,13 @@ fn refused(item: &str) -> Refused {
     Refused { item: item.to_owned(), reason: "" }
 }
 
-/// `peak`, `end`, `main`, `step:3`, `12.5` or `12.5s`, `800ms`.
+/// `peak`, `end`, `main`, `total`, `step:3`, `12.5` or `12.5s`, `800ms`.
 pub fn at(text: &str) -> Result<At, Refused> {
     match text {
         "peak" => return Ok(At::Peak),
         "end" => return Ok(At::End),
         "main" => return Ok(At::Main),
+        "total" => return Ok(At::Total),
         _ => {}
     }
     if let Some(number) = text.strip_prefix("step:") {
@@ -123,6 +124,7 @@ mod tests {
             ("peak", At::Peak),
             ("end", At::End),
             ("main", At::Main),
+            ("total", At::Total),
             ("step:12", At::Step(12)),
             ("1.5", At::After(1_500_000_000)),
             ("2s", At::After(2_000_000_000)),
