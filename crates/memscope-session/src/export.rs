@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
-use memscope_analysis::{PointInTime, Usage};
 use memscope_dump::{
     DumpEvents, ExportError, ExportOptions, Format, Problem, Room, Source, Sources, StackForm, export_process,
     file_sources,
@@ -18,7 +17,7 @@ use crate::device_usage::SampledRuns;
 use crate::keeper::Unrecorded;
 use crate::printer::Printer;
 use crate::report::holders::Largest;
-use crate::report::{ProcessReport, resident_size};
+use crate::report::{Analyses, ProcessReport, resident_size};
 use crate::signals::Interruption;
 use crate::workers;
 
@@ -103,10 +102,10 @@ pub fn read_dumps(root: &Path, recordings: &Recordings, printer: &Printer) -> Ba
     let progress = Progress::new("reading", &paths, printer);
     let largest = Largest::default();
     for (index, Source { path, mut trace }) in found.into_iter().enumerate() {
-        let mut usage = Usage::at(&[PointInTime::MainReturned]);
-        let outcome = trace.run(&mut [&mut usage], &mut progress.of(index));
+        let mut analyses = Analyses::of_dump();
+        let outcome = trace.run(&mut analyses.sinks(), &mut progress.of(index));
         let mut symbolizer = Symbolizer::new();
-        let report = |outcome| ProcessReport::of_dump(&*trace, &path, outcome, &usage, &mut symbolizer, &largest);
+        let report = |outcome| ProcessReport::of_dump(&*trace, &path, outcome, &analyses, &mut symbolizer, &largest);
         results.push(outcome.map(report));
     }
     progress.bar.finish_and_clear();
@@ -257,7 +256,7 @@ fn export_one(
     let brand = process.settings().brand.and_then(Brand::from_name).unwrap_or_default();
     let dump_events = process.settings().dump.map_or(DumpEvents::ALL, DumpEvents::from_bits);
     let mut symbolizer = Symbolizer::sharing(&shared.symbols);
-    let mut usage = ProcessReport::usage(&process);
+    let mut analyses = Analyses::of_recording(&process);
     let (sampled, sampling_problem) = shared.sampled.process(&process, directory);
     let options = ExportOptions {
         format: wishes.format_for(&process),
@@ -271,9 +270,9 @@ fn export_one(
         symbolizer: &mut symbolizer,
         usage: Some(&|device, time_ns| sampled.at(device, time_ns)),
     };
-    let exported = export_process(&mut process, &wishes.destination(directory), options, &mut [&mut usage])?;
+    let exported = export_process(&mut process, &wishes.destination(directory), options, &mut analyses.sinks())?;
     let mut report =
-        ProcessReport::new(&process, directory, exported.outcome, &usage, &mut symbolizer, &shared.largest);
+        ProcessReport::new(&process, directory, exported.outcome, &analyses, &mut symbolizer, &shared.largest);
     report.files = exported.files.into_iter().filter(|file| !file.ends_with(memscope_dump::CONFIG_FILE)).collect();
     report.unwritten = exported.failures.iter().map(ToString::to_string).collect();
     let problems = exported.problems.into_iter().chain(sampling_problem.map(Problem::Missing)).collect();

@@ -1,4 +1,5 @@
 //! What a recording says, for a person to read.
+mod analyses;
 pub mod ends;
 pub mod holders;
 mod own_allocator;
@@ -10,5 +11,6 @@ pub mod summary;
 mod tables;
 mod words;
 
+pub use analyses::Analyses;
 pub use process::ProcessReport;
 pub use run::{ReportOutcome, report_run};

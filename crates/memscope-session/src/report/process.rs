@@ -1,4 +1,5 @@
 //! What one recorded process came to, ready to be printed.
+use super::analyses::Analyses;
 use super::holders::{Holders, Largest, Rank, Roll};
 use super::own_allocator;
 use crate::views::names::Names;
@@ -136,23 +137,16 @@ impl ProcessReport {
         progress: &mut dyn FnMut(f64),
     ) -> Result<ProcessReport, ModelError> {
         let mut process = Process::open(directory)?;
-        let mut usage = ProcessReport::usage(&process);
-        let outcome = process.run(&mut [&mut usage], progress)?;
-        Ok(ProcessReport::new(&process, directory, outcome, &usage, symbolizer, largest))
-    }
-
-    /// What has to watch the process's trace for its report.
-    pub fn usage(process: &Process) -> Usage {
-        // Without Python stacks it is not known when main returned.
-        let has_python = process.settings().has_python_stacks();
-        if has_python { Usage::at(&[PointInTime::MainReturned]) } else { Usage::new() }
+        let mut analyses = Analyses::of_recording(&process);
+        let outcome = process.run(&mut analyses.sinks(), progress)?;
+        Ok(ProcessReport::new(&process, directory, outcome, &analyses, symbolizer, largest))
     }
 
     pub fn new(
         process: &Process,
         directory: &Path,
         mut outcome: Outcome,
-        usage: &Usage,
+        analyses: &Analyses,
         symbolizer: &mut Symbolizer,
         largest: &Largest,
     ) -> ProcessReport {
@@ -160,7 +154,7 @@ impl ProcessReport {
         let settings = process.settings();
         let stacks_recorded = settings.has_stacks();
         let stacks = stacks_recorded.then(|| process.stacks());
-        let contents = Contents::new(usage, &outcome, info.start_realtime_ns, stacks, symbolizer, largest);
+        let contents = Contents::new(&analyses.usage, &outcome, info.start_realtime_ns, stacks, symbolizer, largest);
         let mut notes = notes_of(info, directory, settings.has_python_stacks());
         if settings.cpu == Some(true) {
             notes.extend(own_allocator::note(&info.executable, &outcome));
@@ -192,14 +186,14 @@ impl ProcessReport {
         trace: &dyn TraceSource,
         path: &Path,
         mut outcome: Outcome,
-        usage: &Usage,
+        analyses: &Analyses,
         symbolizer: &mut Symbolizer,
         largest: &Largest,
     ) -> ProcessReport {
         let TraceInfo { pid, start_ns, .. } = trace.info();
         let stacks_recorded = !trace.stacks().is_empty();
         let stacks = stacks_recorded.then(|| trace.stacks());
-        let contents = Contents::new(usage, &outcome, start_ns, stacks, symbolizer, largest);
+        let contents = Contents::new(&analyses.usage, &outcome, start_ns, stacks, symbolizer, largest);
         outcome.forget_live_blocks();
         ProcessReport {
             directory: path.to_owned(),
