@@ -1,6 +1,6 @@
 //! The moments at which one may ask who holds the memory.
 use crate::main_program::MainProgram;
-use memscope_model::{BlockEvent, Moment, State};
+use memscope_model::{BlockEvent, Moment, State, TimestampNs};
 
 /// A moment of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -9,8 +9,8 @@ pub enum PointInTime {
     Peak,
     /// After the last event.
     End,
-    /// After all events up to this time, in nanoseconds since the epoch.
-    Time(u64),
+    /// After all events up to this time.
+    Time(TimestampNs),
     /// When the step of this number, from 1, ended. One that no event came after, nor in, is the end; whether there is such
     /// a step at all, [`memscope_model::Steps::count`] tells.
     StepEnd(u32),
@@ -28,14 +28,14 @@ pub(crate) struct Watch {
     pub(crate) taken: u64,
     /// The moment is not over: if nothing follows, it is the end of the trace.
     pending: bool,
-    pub(crate) time_ns: u64,
+    pub(crate) time: TimestampNs,
     main_program: MainProgram,
 }
 
 impl Watch {
     pub(crate) fn new(point: PointInTime) -> Watch {
         let pending = matches!(point, PointInTime::End | PointInTime::Time(_));
-        Watch { point, taken: 0, pending, time_ns: 0, main_program: MainProgram::default() }
+        Watch { point, taken: 0, pending, time: TimestampNs::default(), main_program: MainProgram::default() }
     }
 
     /// Looks at an event before it changes anything.
@@ -43,7 +43,7 @@ impl Watch {
     pub(crate) fn see(&mut self, event: &BlockEvent, state: &State<'_>) {
         if self.point == PointInTime::MainReturned {
             let shown = self.main_program.shows(event, state.stacks);
-            self.go_on(shown.unwrap_or(self.pending), event.at.time_ns);
+            self.go_on(shown.unwrap_or(self.pending), event.at.time);
         } else {
             self.see_moment(&event.at, state);
         }
@@ -54,28 +54,28 @@ impl Watch {
     pub(crate) fn see_moment(&mut self, at: &Moment, state: &State<'_>) {
         let pending = match self.point {
             PointInTime::Peak | PointInTime::End | PointInTime::MainReturned => return,
-            PointInTime::Time(until) => self.pending && at.time_ns <= until,
+            PointInTime::Time(until) => self.pending && at.time <= until,
             PointInTime::StepEnd(number) => {
                 let steps = state.steps;
                 // What comes before the first mark is step 1, if marks make the steps, which is not known yet.
                 let now = if steps.source().is_none() { Some(1) } else { steps.number(at.step) };
                 // No event was in it, and its end is over.
                 if self.taken == 0 && !self.pending && now.unwrap_or(steps.count() + 1) > number {
-                    self.go_on(true, at.time_ns);
+                    self.go_on(true, at.time);
                 }
                 now == Some(number)
             }
         };
-        self.go_on(pending, at.time_ns);
+        self.go_on(pending, at.time);
     }
 
-    fn go_on(&mut self, pending: bool, time_ns: u64) {
+    fn go_on(&mut self, pending: bool, time: TimestampNs) {
         if self.pending && !pending {
             self.taken += 1;
         }
         self.pending = pending;
         if pending {
-            self.time_ns = time_ns;
+            self.time = time;
         }
     }
 

@@ -1,6 +1,8 @@
 //! Who holds the memory: at the peak, at the end, and at any other moment asked for.
 use crate::point_in_time::{Found, PointInTime, Watch};
-use memscope_model::{Action, BlockEvent, BlockId, Device, Pool, Selection, StackId, State, TraceEvent, TraceSink};
+use memscope_model::{
+    Action, BlockEvent, BlockId, Device, Pool, Selection, StackId, State, TimestampNs, TraceEvent, TraceSink,
+};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -27,8 +29,8 @@ pub struct PoolTally {
     /// Blocks alive at the peak.
     pub peak_blocks: u64,
     /// When the peak was first reached; 0 if no byte was ever allocated.
-    pub peak_time_ns: u64,
-    last_time_ns: u64,
+    pub peak_time: TimestampNs,
+    last_time: TimestampNs,
     pub allocations: u64,
     pub allocated_bytes: u64,
     pub temporary_allocations: u64,
@@ -97,7 +99,7 @@ pub struct StackUsage {
 /// What a pool held at a moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Holdings {
-    pub time_ns: u64,
+    pub time: TimestampNs,
     pub total: Held,
     /// Stacks that held a block, most bytes first.
     pub stacks: Vec<StackUsage>,
@@ -151,14 +153,14 @@ impl Usage {
         let all = usize::MAX;
         if point == PointInTime::Peak {
             let total = Held { bytes: tally.peak_bytes, blocks: tally.peak_blocks };
-            return Some(Holdings { time_ns: tally.peak_time_ns, total, stacks: tally.top_at_peak(all) });
+            return Some(Holdings { time: tally.peak_time, total, stacks: tally.top_at_peak(all) });
         }
         if point == PointInTime::End {
-            return Some(Holdings { time_ns: tally.last_time_ns, total: live, stacks: tally.top_alive(all) });
+            return Some(Holdings { time: tally.last_time, total: live, stacks: tally.top_alive(all) });
         }
         let (index, watch) = self.watches.iter().enumerate().find(|(_, watch)| watch.point == point)?;
         Some(match watch.found()? {
-            Found::AtTheEnd => Holdings { time_ns: watch.time_ns, total: live, stacks: tally.top_alive(all) },
+            Found::AtTheEnd => Holdings { time: watch.time, total: live, stacks: tally.top_alive(all) },
             Found::Saved => {
                 let saved = tally.saved.get(index).copied().unwrap_or_default();
                 let stacks = tally.top(all, |stack, of_stack| {
@@ -166,7 +168,7 @@ impl Usage {
                     let saved = tally.saved_of_stacks.get(place).copied().unwrap_or_default();
                     saved.of(watch.taken, of_stack.live)
                 });
-                Holdings { time_ns: watch.time_ns, total: saved.of(watch.taken, live), stacks }
+                Holdings { time: watch.time, total: saved.of(watch.taken, live), stacks }
             }
         })
     }
@@ -176,7 +178,7 @@ impl Usage {
         let tally = self.pool(device, pool)?;
         let total = Held { bytes: tally.allocated_bytes, blocks: tally.allocations };
         let stacks = tally.top(usize::MAX, |_, stack| Held { bytes: stack.allocated_bytes, blocks: stack.allocations });
-        Some(Holdings { time_ns: tally.last_time_ns, total, stacks })
+        Some(Holdings { time: tally.last_time, total, stacks })
     }
 
     /// Whether that moment, one of those asked for, came.
@@ -244,8 +246,8 @@ impl PoolTally {
             live_blocks: 0,
             peak_bytes: 0,
             peak_blocks: 0,
-            peak_time_ns: 0,
-            last_time_ns: 0,
+            peak_time: TimestampNs::default(),
+            last_time: TimestampNs::default(),
             allocations: 0,
             allocated_bytes: 0,
             temporary_allocations: 0,
@@ -267,7 +269,7 @@ impl PoolTally {
     }
 
     fn malloc(&mut self, event: &BlockEvent, watches: &[Watch]) {
-        self.last_time_ns = event.at.time_ns;
+        self.last_time = event.at.time;
         let tally = self.changing(event.block.made.stack, watches);
         tally.live.bytes += event.block.size;
         tally.live.blocks += 1;
@@ -284,13 +286,13 @@ impl PoolTally {
         if self.live_bytes > self.peak_bytes && event.selection == Selection::Chosen {
             self.peak_bytes = self.live_bytes;
             self.peak_blocks = self.live_blocks;
-            self.peak_time_ns = event.at.time_ns;
+            self.peak_time = event.at.time;
             self.peaks += 1;
         }
     }
 
     fn free(&mut self, event: &BlockEvent, temporary: bool, watches: &[Watch]) {
-        self.last_time_ns = event.at.time_ns;
+        self.last_time = event.at.time;
         // Saturating: a caller that left out allocations gets figures that are too small, not ones that wrapped.
         let tally = self.changing(event.block.made.stack, watches);
         tally.live.bytes = tally.live.bytes.saturating_sub(event.block.size);
@@ -365,8 +367,13 @@ mod tests {
                 } else {
                     None
                 };
-                let at =
-                    Moment { event: id, time_ns: 1000 + id / 2, thread, stack: StackId(stack), ..Moment::default() };
+                let at = Moment {
+                    event: id,
+                    time: TimestampNs(1000 + id / 2),
+                    thread,
+                    stack: StackId(stack),
+                    ..Moment::default()
+                };
                 let mut event = BlockEvent {
                     action: Action::Malloc,
                     block: Block {
@@ -432,7 +439,7 @@ mod tests {
         let mut usage = Usage::new();
         events.iter().for_each(|event| usage.feed(event));
         let tally = usage.pool(Device::Cpu, Pool::Host).unwrap();
-        assert_eq!((tally.peak_bytes, tally.peak_time_ns, tally.live_bytes), (60, events[3].at.time_ns, 60));
+        assert_eq!((tally.peak_bytes, tally.peak_time, tally.live_bytes), (60, events[3].at.time, 60));
     }
 
     proptest! {
@@ -442,18 +449,18 @@ mod tests {
         ) {
             let events = events(&steps);
             let mut usage = Usage::new();
-            let (mut peak, mut peak_after, mut peak_time) = (0, 0, 0);
+            let (mut peak, mut peak_after, mut peak_time) = (0, 0, TimestampNs::default());
             for (index, event) in events.iter().enumerate() {
                 usage.feed(event);
                 if event.used > peak {
-                    (peak, peak_after, peak_time) = (event.used, index + 1, event.at.time_ns);
+                    (peak, peak_after, peak_time) = (event.used, index + 1, event.at.time);
                 }
             }
             let Some(tally) = usage.pool(Device::Cpu, Pool::Host) else {
                 prop_assert!(events.is_empty());
                 return Ok(());
             };
-            prop_assert_eq!((tally.peak_bytes, tally.peak_time_ns), (peak, peak_time));
+            prop_assert_eq!((tally.peak_bytes, tally.peak_time), (peak, peak_time));
             // Without any byte there is no peak: nothing is held at it.
             let at_peak = held_after(&events, peak_after);
             if peak > 0 {

@@ -1,7 +1,7 @@
 //! Who held the memory at moments other than the peak and the end, on recordings made to order.
 use memscope_analysis::{Held, Holdings, PointInTime, Usage};
 use memscope_model::{Device, Pool, Process, StackId, TraceSource};
-use memscope_testkit::{EPOCH_NS, SpoolBuilder, SystemKind};
+use memscope_testkit::{EPOCH, SpoolBuilder, SystemKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ fn main_has_returned_before_the_interpreter_allocates_for_its_own_end() {
     spool.alloc(lane, 70, 0x5000, 4, 4).free(lane, 80, 0x3000, 0).alloc(lane, 90, 0x6000, 8, 0);
     let usage = usage(&mut spool, &[PointInTime::MainReturned]);
     assert_eq!(total(&usage, PointInTime::MainReturned), Some((10_103, 4)));
-    assert_eq!(host(&usage, PointInTime::MainReturned).unwrap().time_ns, EPOCH_NS + 60);
+    assert_eq!(host(&usage, PointInTime::MainReturned).unwrap().time, EPOCH.later_by(60));
 }
 
 #[test]
@@ -142,7 +142,7 @@ proptest! {
         if steps > 0 && steps + 1 == step {
             at_step = Some(live.clone());
         }
-        let points = [PointInTime::Time(EPOCH_NS + until), PointInTime::StepEnd(step)];
+        let points = [PointInTime::Time(EPOCH.later_by(until)), PointInTime::StepEnd(step)];
         let usage = usage(&mut spool, &points);
         let by_stack = |holdings: &Holdings| -> Vec<(StackId, u64, u64)> {
             let mut stacks: Vec<_> = holdings.stacks.iter().map(|held| (held.stack, held.bytes, held.blocks)).collect();

@@ -3,6 +3,7 @@ use crate::brand::Brand;
 use crate::error::ExportError;
 use crate::format::{FileNames, Format};
 use crate::rows::DeviceId;
+use memscope_model::TimestampNs;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -31,7 +32,7 @@ pub(crate) fn file_names(
 
 /// The `<time>` of file names: that of the process directory if its name has one, so that exporting again replaces the
 /// files instead of adding others; else the local time the process started at.
-pub fn file_time(process_directory: &Path, start_realtime_ns: u64, utc_offset: Option<i32>) -> String {
+pub fn file_time(process_directory: &Path, start: TimestampNs, utc_offset: Option<i32>) -> String {
     let name = process_directory.file_name().unwrap_or_default().to_string_lossy();
     let parts: Vec<&str> = name.split('_').collect();
     if let [brand, _pid, time, "ascend"] = parts[..]
@@ -41,7 +42,7 @@ pub fn file_time(process_directory: &Path, start_realtime_ns: u64, utc_offset: O
     {
         return time.to_owned();
     }
-    let start = jiff::Timestamp::from_nanosecond(i128::from(start_realtime_ns)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    let start = jiff::Timestamp::from_nanosecond(i128::from(start.0)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     let zone = match utc_offset.and_then(|seconds| jiff::tz::Offset::from_seconds(seconds).ok()) {
         Some(offset) => jiff::tz::TimeZone::fixed(offset),
         None => jiff::tz::TimeZone::system(),
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_time_in_the_directory_name_wins_over_the_clock() {
-        let time = |name: &str| file_time(Path::new(name), 1_764_753_084_425_691_000, Some(3600));
+        let time = |name: &str| file_time(Path::new(name), TimestampNs(1_764_753_084_425_691_000), Some(3600));
         assert_eq!(time("/x/msmemscope_31_20251203091122_ascend"), "20251203091122");
         assert_eq!(time("/x/msleaks_31_20251203091122_ascend/"), "20251203091122");
         for other in ["/x/msmemscope_31_2025120309112_ascend", "/x/other_31_20251203091122_ascend", "/x/run", "/"] {
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_time_beyond_all_calendars_makes_a_name_all_the_same() {
-        let name = file_time(Path::new("/x"), u64::MAX, Some(i32::MAX));
+        let name = file_time(Path::new("/x"), TimestampNs(u64::MAX), Some(i32::MAX));
         assert!(name.bytes().all(|byte| byte.is_ascii_digit()), "{name}");
     }
 

@@ -10,7 +10,7 @@ use crate::tensor_words::{format_name, shape_text, type_name};
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
     Access, AccessMode, Action, BlockEvent, Device, KernelPhase, NoteEvent, NoteKind, Origin, Owners, PageSize, Phase,
-    Pool, Selection, SnapshotMemory, StackId, Stacks, State,
+    Pool, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -99,7 +99,7 @@ pub(crate) fn write_memory(
     sampled: SampledUsage,
     state: &State<'_>,
     texts: &mut StackTexts<'_>,
-    timestamp_ns: u64,
+    time: TimestampNs,
     process: u32,
 ) -> Result<(), ExportError> {
     let attributes = memory_attributes(event, sampled, state.owners);
@@ -111,7 +111,7 @@ pub(crate) fn write_memory(
         },
         event_type: EventType::of(event.block.pool),
         name: None,
-        timestamp_ns,
+        time,
         process,
         thread: event.at.thread,
         device: device_id(event.block.device),
@@ -128,7 +128,7 @@ pub(crate) fn write_note(
     usage: Option<&UsageLookup<'_>>,
     stacks: &Stacks,
     texts: &mut StackTexts<'_>,
-    timestamp_ns: u64,
+    time: TimestampNs,
     process: u32,
 ) -> Result<(), ExportError> {
     let mut attributes = Attributes::new();
@@ -157,7 +157,7 @@ pub(crate) fn write_note(
             (Event::OomDetail, EventType::OOM_TRIGGER, Some(REFUSAL_NAME))
         }
         NoteKind::Snapshot { name, memory } => {
-            let sampled = usage.map(|lookup| lookup(note.device, note.at.time_ns)).unwrap_or_default();
+            let sampled = usage.map(|lookup| lookup(note.device, note.at.time)).unwrap_or_default();
             rates = SnapshotRates::of(memory, sampled);
             push_snapshot(&mut attributes, memory, sampled, &rates);
             (Event::Snapshot, EventType::SNAPSHOT, Some(name))
@@ -195,7 +195,7 @@ pub(crate) fn write_note(
         }
         NoteKind::Access(access) => {
             let source = &mut StackSource { stacks, texts };
-            return write_access(router, note, &access, source, timestamp_ns, process);
+            return write_access(router, note, &access, source, time, process);
         }
         _ => return Ok(()),
     };
@@ -204,7 +204,7 @@ pub(crate) fn write_note(
         event,
         event_type,
         name,
-        timestamp_ns,
+        time,
         process,
         thread: note.at.thread,
         device: device_id(note.device),
@@ -262,7 +262,7 @@ fn write_access(
     note: &NoteEvent<'_>,
     access: &Access<'_>,
     source: &mut StackSource<'_, '_>,
-    timestamp_ns: u64,
+    time: TimestampNs,
     process: u32,
 ) -> Result<(), ExportError> {
     let dtype = type_name(access.owner, access.dtype);
@@ -292,7 +292,7 @@ fn write_access(
             AccessMode::Write => EventType::WRITE,
         },
         name: access.name.map(|name| name.text),
-        timestamp_ns,
+        time,
         process,
         thread: note.at.thread,
         device: device_id(note.device),

@@ -12,8 +12,8 @@ use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
 use memscope_model::record_settings::{event, level};
 use memscope_model::{
-    Action, BlockEvent, Device, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, State, TraceEvent, TraceSink,
-    TraceSource,
+    Action, BlockEvent, Device, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, State, TimestampNs, TraceEvent,
+    TraceSink, TraceSource,
 };
 use memscope_symbols::Symbolizer;
 use std::io::Write;
@@ -96,7 +96,7 @@ impl SampledUsage {
 }
 
 /// What was sampled of a device at a time in nanoseconds since the epoch; of the host, what the process used there.
-pub type UsageLookup<'a> = dyn Fn(Device, u64) -> SampledUsage + 'a;
+pub type UsageLookup<'a> = dyn Fn(Device, TimestampNs) -> SampledUsage + 'a;
 
 /// How to export.
 pub struct ExportOptions<'a> {
@@ -143,9 +143,9 @@ pub fn export_process(
 ) -> Result<Exported, ExportError> {
     let ExportOptions { format, brand, stacks, dump_events, room, notice, progress, cancel, symbolizer, usage } =
         options;
-    let start_ns = process.info().start_realtime_ns;
+    let start = process.info().start;
     let utc_offset = process.settings().utc_offset;
-    let time = file_time(directory, start_ns, utc_offset);
+    let time = file_time(directory, start, utc_offset);
     let place = Place { process_directory: directory, time: &time, brand, format, stacks };
     let mut dump = Dump::new(process, &place, symbolizer, dump_events, usage, cancel);
     let claim = match claim_room(process, &place, &mut dump, room, notice) {
@@ -171,7 +171,7 @@ pub fn export_process(
 
     let Dump { router, mut texts, rows, pid, next_id, .. } = dump;
     let mut problems = texts.problems().iter().cloned().map(Problem::Missing).collect::<Vec<_>>();
-    let start = start_row(next_id, start_ns, outcome.first_time_ns, pid);
+    let start = start_row(next_id, start, outcome.first_time, pid);
     let mut alive: Vec<u64> = outcome.live_blocks().map(|block| block.id.0).collect();
     alive.sort_unstable();
     let source = &mut StackSource { stacks: process.stacks(), texts: &mut texts };
@@ -274,12 +274,12 @@ impl<'a> Dump<'a> {
                 self.rows += 1;
                 self.next_id = event.at.event + 1;
                 let sampled = sampled_usage(event, *usage);
-                write_memory(router, event, sampled, state, texts, clock.next(event.at.time_ns), *pid)
+                write_memory(router, event, sampled, state, texts, clock.next(event.at.time), *pid)
             }
             TraceEvent::Note(note) if self.dump_events.wants_note(note, self.levels) => {
                 self.rows += 1;
                 self.next_id = note.at.event + 1;
-                write_note(router, note, *usage, state.stacks, texts, clock.next(note.at.time_ns), *pid)
+                write_note(router, note, *usage, state.stacks, texts, clock.next(note.at.time), *pid)
             }
             _ => Ok(()),
         }
@@ -309,7 +309,7 @@ fn sampled_usage(event: &BlockEvent, lookup: Option<&UsageLookup<'_>>) -> Sample
     match (event.block.pool, lookup) {
         // Of the heap nobody would look at it, and it has most of the rows.
         (Pool::Host, _) | (_, None) => SampledUsage::default(),
-        (_, Some(lookup)) => lookup(event.block.device, event.at.time_ns),
+        (_, Some(lookup)) => lookup(event.block.device, event.at.time),
     }
 }
 
@@ -317,27 +317,27 @@ fn sampled_usage(event: &BlockEvent, lookup: Option<&UsageLookup<'_>>) -> Sample
 /// allocation of its address. Recorded times have no more than a nanosecond of room to lose by that.
 #[derive(Default)]
 struct RowClock {
-    last_ns: u64,
+    last: TimestampNs,
 }
 
 impl RowClock {
-    fn next(&mut self, time_ns: u64) -> u64 {
+    fn next(&mut self, time: TimestampNs) -> TimestampNs {
         // SQLite's largest integer is the end of all times; only made-up recordings come near it.
-        const LATEST: u64 = i64::MAX as u64 - 1;
-        self.last_ns = time_ns.max(self.last_ns + 1).min(LATEST);
-        self.last_ns
+        const LATEST: TimestampNs = TimestampNs(i64::MAX as u64 - 1);
+        self.last = time.max(self.last.later_by(1)).min(LATEST);
+        self.last
     }
 }
 
 /// The moment recording began.
-fn start_row(id: u64, start_ns: u64, first_ns: u64, process: u32) -> Row<'static> {
+fn start_row(id: u64, start: TimestampNs, first: TimestampNs, process: u32) -> Row<'static> {
     Row {
         id,
         event: Event::System,
         event_type: EventType::START_TRACE,
         name: None,
         // The first event cannot be older than the start; where the clock says so, one nanosecond is between them.
-        timestamp_ns: start_ns.min(first_ns.saturating_sub(1)).max(1),
+        time: start.min(first.earlier_by(1)).max(TimestampNs(1)),
         process,
         thread: process,
         device: DeviceId::Unknown,
@@ -364,10 +364,11 @@ mod tests {
     #[test]
     fn times_of_rows_increase_strictly_and_move_no_more_than_they_must() {
         let mut clock = RowClock::default();
-        let times: Vec<u64> = [0, 0, 7, 7, 7, 8, 20, 9].into_iter().map(|time| clock.next(time)).collect();
+        let times: Vec<u64> =
+            [0, 0, 7, 7, 7, 8, 20, 9].into_iter().map(|time| clock.next(TimestampNs(time)).0).collect();
         assert_eq!(times, [1, 2, 7, 8, 9, 10, 20, 21]);
-        assert_eq!(clock.next(u64::MAX), i64::MAX as u64 - 1);
-        assert_eq!(clock.next(u64::MAX), i64::MAX as u64 - 1);
+        assert_eq!(clock.next(TimestampNs(u64::MAX)).0, i64::MAX as u64 - 1);
+        assert_eq!(clock.next(TimestampNs(u64::MAX)).0, i64::MAX as u64 - 1);
     }
 
     /// Estimates and real sizes of the files of a recording with stacks, as blocks of which half are freed.
@@ -434,7 +435,7 @@ mod tests {
 
     #[test]
     fn the_start_is_before_the_first_event_whatever_the_clocks_say() {
-        let time = |start, first| start_row(1, start, first, 5).timestamp_ns;
+        let time = |start, first| start_row(1, TimestampNs(start), TimestampNs(first), 5).time.0;
         assert_eq!((time(100, 200), time(200, 200), time(300, 200), time(0, 1)), (100, 199, 199, 1));
     }
 }

@@ -193,7 +193,7 @@ impl DumpFile {
     ) -> Result<(), ExportError> {
         let sampled = match (row.event_type, device, usage) {
             (EventType::START_TRACE, DeviceId::Npu(number), Some(lookup)) => {
-                u16::try_from(number).map(|number| lookup(Device::Npu(number), row.timestamp_ns)).unwrap_or_default()
+                u16::try_from(number).map(|number| lookup(Device::Npu(number), row.time)).unwrap_or_default()
             }
             _ => SampledUsage::default(),
         };
@@ -262,7 +262,7 @@ impl OwnedRow {
                 event: row.event,
                 event_type: row.event_type,
                 name: None,
-                timestamp_ns: row.timestamp_ns,
+                time: row.time,
                 process: row.process,
                 thread: row.thread,
                 device: row.device,
@@ -287,7 +287,7 @@ impl OwnedRow {
 mod tests {
     use super::*;
     use crate::rows::Event;
-    use memscope_model::Pool;
+    use memscope_model::{Pool, TimestampNs};
     use memscope_symbols::Symbolizer;
     use std::fs;
 
@@ -302,7 +302,7 @@ mod tests {
             event: Event::Malloc,
             event_type: EventType::of(Pool::Host),
             name: None,
-            timestamp_ns: 100,
+            time: TimestampNs(100),
             process: 7,
             thread: 8,
             device,
@@ -321,7 +321,7 @@ mod tests {
             event: Event::System,
             event_type: EventType::START_TRACE,
             name: Some("x,y"),
-            timestamp_ns: 50,
+            time: TimestampNs(50),
             pointer: None,
             attributes,
             ..malloc(DeviceId::Unknown)

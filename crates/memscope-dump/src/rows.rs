@@ -1,6 +1,6 @@
 //! What a dump file says: the column names, the words in them, and one row before it has a format.
 use crate::digits::{address, push_decimal};
-use memscope_model::Pool;
+use memscope_model::{Pool, TimestampNs};
 
 /// The header of the csv and the columns of the table, in their order: viewers read the table by position.
 pub const COLUMNS: [&str; 12] = [
@@ -352,7 +352,7 @@ pub struct Row<'a> {
     pub event_type: EventType,
     /// `None` is written as [`NOT_APPLICABLE`].
     pub name: Option<&'a str>,
-    pub timestamp_ns: u64,
+    pub time: TimestampNs,
     pub process: u32,
     pub thread: u32,
     pub device: DeviceId,

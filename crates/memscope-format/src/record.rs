@@ -8,6 +8,33 @@ pub mod kind {
     pub const NODE: u8 = 3;
 }
 
+/// A moment by the wall clock, in nanoseconds since the epoch; 0 where there is none to tell.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct TimestampNs(pub u64);
+
+impl TimestampNs {
+    /// The nanoseconds from `earlier` to this moment, 0 if it came before.
+    #[inline]
+    pub fn since(self, earlier: TimestampNs) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// So many nanoseconds later, or as late as can be told.
+    #[inline]
+    #[must_use]
+    pub fn later_by(self, ns: u64) -> TimestampNs {
+        TimestampNs(self.0.saturating_add(ns))
+    }
+
+    /// So many nanoseconds earlier, or the epoch.
+    #[inline]
+    #[must_use]
+    pub fn earlier_by(self, ns: u64) -> TimestampNs {
+        TimestampNs(self.0.saturating_sub(ns))
+    }
+}
+
 /// What a program may do with mapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Protection(pub u8);

@@ -82,7 +82,7 @@ impl DeviceBooks {
             pool,
         };
         self.live.insert((space, address), live);
-        self.pools[pool].add(size, now.time_ns);
+        self.pools[pool].add(size, now.time);
         counts.mallocs += 1;
         let mut event = BlockEvent {
             action: Action::Malloc,

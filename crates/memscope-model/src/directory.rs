@@ -48,7 +48,7 @@ pub fn survey_processes(root: &Path, run: Option<u64>) -> Result<Found, ModelErr
             Ok(spool) => {
                 let info: &ProcessInfo = spool.process();
                 if run.is_none_or(|run| run == info.run_id) {
-                    started.push((info.start_realtime_ns, candidate));
+                    started.push((info.start, candidate));
                 }
             }
             Err(error) => found.unreadable.push((candidate, error.into())),

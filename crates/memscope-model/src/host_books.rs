@@ -1,7 +1,10 @@
 //! Which blocks of host memory are alive.
 use crate::address_ranges::AddressRanges;
 use crate::books::Counts;
-use crate::{Action, Block, BlockEvent, BlockId, Device, Moment, Origin, OwnerId, Pool, PoolUsage, Selection, StackId};
+use crate::{
+    Action, Block, BlockEvent, BlockId, Device, Moment, Origin, OwnerId, Pool, PoolUsage, Selection, StackId,
+    TimestampNs,
+};
 use memscope_format::decode::EventKind;
 use memscope_format::record::Protection;
 use rustc_hash::FxHashMap;
@@ -65,7 +68,7 @@ const LAST_FREES: usize = 1024;
 #[derive(Clone, Copy, Default, Debug)]
 struct LastFree {
     address: u64,
-    time_ns: u64,
+    time: TimestampNs,
     thread: u32,
 }
 
@@ -143,10 +146,10 @@ impl HostBooks {
         }
     }
 
-    /// Whether another thread freed this address since `since_ns`, as far as that is remembered.
-    pub(crate) fn was_freed_by_another(&self, address: u64, thread: u32, since_ns: u64) -> bool {
+    /// Whether another thread freed this address since `since`, as far as that is remembered.
+    pub(crate) fn was_freed_by_another(&self, address: u64, thread: u32, since: TimestampNs) -> bool {
         let last = &self.last_frees[freed_place(address)];
-        last.address == address && last.thread != thread && last.time_ns >= since_ns
+        last.address == address && last.thread != thread && last.time >= since
     }
 
     /// The use of host memory, if there was an event.
@@ -186,7 +189,7 @@ impl HostBooks {
     fn free(&mut self, now: Moment, address: u64, counts: &mut Counts, emit: &mut impl Emit) -> ControlFlow<()> {
         match self.heap.remove(&address) {
             Some(live) => {
-                self.last_frees[freed_place(address)] = LastFree { address, time_ns: now.time_ns, thread: now.thread };
+                self.last_frees[freed_place(address)] = LastFree { address, time: now.time, thread: now.thread };
                 self.emit_free(now, live.block(Origin::Heap, address), false, counts, emit)
             }
             None => self.emit_unmatched(now, address, counts, emit),
@@ -345,7 +348,7 @@ impl HostBooks {
         counts: &mut Counts,
         emit: &mut impl Emit,
     ) -> ControlFlow<()> {
-        self.usage.add(block.size, now.time_ns);
+        self.usage.add(block.size, now.time);
         let share = self.share(block.origin);
         share.allocations += 1;
         share.bytes += block.size;

@@ -6,7 +6,7 @@ use crate::trace::Fan;
 use crate::{
     AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, Device, KernelPhase, Moment, Names, NoteEvent, NoteKind,
     Origin, OutOfMemory, Outcome, OwnerId, Owners, Pool, RefusedCall, Selection, StackId, Stacks, State, Steps,
-    TraceEvent, TraceSink,
+    TimestampNs, TraceEvent, TraceSink,
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 /// The circumstances of what happened, as a file tells them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Circumstances {
-    pub time_ns: u64,
+    pub time: TimestampNs,
     pub thread: u32,
     pub stack: StackId,
 }
@@ -178,7 +178,7 @@ impl Ledger {
         let id = new.id.unwrap_or(BlockId(self.blocks));
         let block = Block { id, device, pool, origin, address, size, made: at, owner };
         self.books.insert(block, new.id.is_some());
-        self.books.pool(device, pool).add(size, at.time_ns);
+        self.books.pool(device, pool).add(size, at.time);
         if let Some(share) = self.share(&block) {
             share.allocations += 1;
             share.bytes += size;
@@ -258,7 +258,7 @@ impl Ledger {
         }
         let note = NoteEvent { at: self.moment(now), device, kind, chosen: true };
         self.outcome.notes += 1;
-        self.see(now.time_ns);
+        self.see(now.time);
         let flow = Fan(sinks).event(&TraceEvent::Note(&note), &self.state());
         match kind {
             NoteKind::RangeEnd { id, .. } => self.steps.range_end(id),
@@ -273,7 +273,7 @@ impl Ledger {
         if self.outcome.out_of_memory.len() < KEPT_REFUSALS {
             let driver = state::Books::pool(&self.books, device, Pool::Hal);
             self.outcome.out_of_memory.push(OutOfMemory {
-                time_ns: now.time_ns,
+                time: now.time,
                 thread: now.thread,
                 device,
                 call,
@@ -307,9 +307,9 @@ impl Ledger {
     }
 
     fn moment(&mut self, now: Circumstances) -> Moment {
-        let Circumstances { time_ns, thread, stack } = now;
+        let Circumstances { time, thread, stack } = now;
         self.ids += 1;
-        Moment { event: self.ids - 1, time_ns, thread, stack, step: self.steps.current() }
+        Moment { event: self.ids - 1, time, thread, stack, step: self.steps.current() }
     }
 
     fn emit_free(
@@ -344,16 +344,16 @@ impl Ledger {
         let PoolUsage { live_bytes: used, reserved_bytes: reserved, .. } = *self.books.pool(block.device, block.pool);
         self.outcome.events += 1;
         self.outcome.chosen_events += 1;
-        self.see(at.time_ns);
+        self.see(at.time);
         let event = BlockEvent { action, block, at, used, reserved, matched, synthetic, selection: Selection::Chosen };
         Fan(sinks).event(&TraceEvent::Memory(&event), &self.state())
     }
 
-    fn see(&mut self, time_ns: u64) {
+    fn see(&mut self, time: TimestampNs) {
         if self.outcome.events + self.outcome.notes == 1 {
-            self.outcome.first_time_ns = time_ns;
+            self.outcome.first_time = time;
         }
-        self.outcome.last_time_ns = time_ns;
+        self.outcome.last_time = time;
     }
 }
 
@@ -412,8 +412,8 @@ mod tests {
         OldBlock { id: id.map(BlockId), device, pool, address, synthetic: false }
     }
 
-    fn at(time_ns: u64) -> Circumstances {
-        Circumstances { time_ns, thread: 7, stack: StackId::NONE }
+    fn at(time: u64) -> Circumstances {
+        Circumstances { time: TimestampNs(time), thread: 7, stack: StackId::NONE }
     }
 
     #[test]
@@ -445,8 +445,8 @@ mod tests {
         );
         let outcome = ledger.outcome();
         assert_eq!((outcome.mallocs, outcome.frees, outcome.unmatched_frees), (2, 3, 1));
-        assert_eq!((outcome.pools[0].peak_bytes, outcome.pools[0].peak_time_ns), (30, 2));
-        assert_eq!((outcome.first_time_ns, outcome.last_time_ns), (1, 5));
+        assert_eq!((outcome.pools[0].peak_bytes, outcome.pools[0].peak_time), (30, TimestampNs(2)));
+        assert_eq!((outcome.first_time, outcome.last_time), (TimestampNs(1), TimestampNs(5)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a replay came to.
 use crate::facts::{Damage, NothingChosen, Problem, Stopped};
-use crate::{Block, Device, KernelCounts, Pool, RefusedCall, StackId, Steps};
+use crate::{Block, Device, KernelCounts, Pool, RefusedCall, StackId, Steps, TimestampNs};
 
 /// The sums of a whole replay, or of its part up to where a sink broke off.
 #[derive(Clone, Debug, Default)]
@@ -46,8 +46,8 @@ pub struct Outcome {
     /// A sink broke off.
     pub interrupted: bool,
     /// Times of the first and the last event, 0 if there is none.
-    pub first_time_ns: u64,
-    pub last_time_ns: u64,
+    pub first_time: TimestampNs,
+    pub last_time: TimestampNs,
     /// Calls of the malloc family that made a block, and the most bytes such blocks held.
     pub heap_allocations: u64,
     pub peak_heap_bytes: u64,
@@ -83,7 +83,7 @@ pub struct PoolUsage {
     pub live_blocks: u64,
     pub peak_bytes: u64,
     /// When the peak was first reached; 0 if no byte was ever allocated.
-    pub peak_time_ns: u64,
+    pub peak_time: TimestampNs,
     pub allocated_bytes: u64,
     pub freed_bytes: u64,
     /// What the pool had reserved at last and at most, if it ever said so.
@@ -99,7 +99,7 @@ impl PoolUsage {
             live_bytes: 0,
             live_blocks: 0,
             peak_bytes: 0,
-            peak_time_ns: 0,
+            peak_time: TimestampNs::default(),
             allocated_bytes: 0,
             freed_bytes: 0,
             reserved_bytes: None,
@@ -108,13 +108,13 @@ impl PoolUsage {
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, size: u64, time_ns: u64) {
+    pub(crate) fn add(&mut self, size: u64, time: TimestampNs) {
         self.live_bytes += size;
         self.live_blocks += 1;
         self.allocated_bytes = self.allocated_bytes.wrapping_add(size);
         if self.live_bytes > self.peak_bytes {
             self.peak_bytes = self.live_bytes;
-            self.peak_time_ns = time_ns;
+            self.peak_time = time;
         }
     }
 
@@ -137,7 +137,7 @@ pub(crate) const MOST_BYTES: u64 = i64::MAX as u64;
 /// An allocation the driver refused for want of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfMemory {
-    pub time_ns: u64,
+    pub time: TimestampNs,
     pub thread: u32,
     pub device: Device,
     pub call: RefusedCall,

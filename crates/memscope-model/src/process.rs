@@ -86,7 +86,7 @@ impl Process {
 impl TraceSource for Process {
     fn info(&self) -> TraceInfo {
         let info = self.spool.process();
-        TraceInfo { pid: info.pid, command: info.command.clone(), start_ns: info.start_realtime_ns }
+        TraceInfo { pid: info.pid, command: info.command.clone(), start: info.start }
     }
 
     fn step(&mut self, sinks: &mut [&mut dyn TraceSink]) -> Result<Status, ModelError> {

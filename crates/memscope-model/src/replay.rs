@@ -17,7 +17,7 @@ use crate::task_log::{TaskLog, is_of_task_log};
 use crate::trace::{Status, TraceSink};
 use crate::{
     BlockEvent, BlockId, Device, ModelError, Moment, Names, NoteEvent, NoteKind, OutOfMemory, Outcome, Owners, Pool,
-    RefusedCall, Selection, StackId, Stacks, State, Steps, TraceEvent, state,
+    RefusedCall, Selection, StackId, Stacks, State, Steps, TimestampNs, TraceEvent, state,
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
 use memscope_format::layout::StopReason;
@@ -72,8 +72,8 @@ struct Delivery {
     chosen_events: u64,
     notes: u64,
     /// Times of the first and the last event handed over.
-    first_time_ns: u64,
-    last_time_ns: u64,
+    first_time: TimestampNs,
+    last_time: TimestampNs,
 }
 
 impl Delivery {
@@ -91,7 +91,7 @@ impl Delivery {
         event.selection = self.gate.select(event);
         self.events += 1;
         self.chosen_events += u64::from(event.selection != Selection::NotChosen);
-        self.see(event.at.time_ns);
+        self.see(event.at.time);
         sink.event(&TraceEvent::Memory(event), &self.state(&books, stacks, names))
     }
 
@@ -103,7 +103,7 @@ impl Delivery {
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
         self.notes += 1;
-        self.see(note.at.time_ns);
+        self.see(note.at.time);
         sink.event(&TraceEvent::Note(note), &self.state(&books, stacks, names))
     }
 
@@ -113,11 +113,11 @@ impl Delivery {
     }
 
     #[inline]
-    fn see(&mut self, time_ns: u64) {
+    fn see(&mut self, time: TimestampNs) {
         if self.events + self.notes == 1 {
-            self.first_time_ns = time_ns;
+            self.first_time = time;
         }
-        self.last_time_ns = time_ns;
+        self.last_time = time;
     }
 }
 
@@ -151,8 +151,8 @@ impl Replay {
                 events: 0,
                 chosen_events: 0,
                 notes: 0,
-                first_time_ns: 0,
-                last_time_ns: 0,
+                first_time: TimestampNs::default(),
+                last_time: TimestampNs::default(),
             },
             device_numbers: DeviceNumbers::default(),
             thread_devices: ThreadDevices::default(),
@@ -308,8 +308,8 @@ impl Replay {
                 self.events_without_stack += 1;
                 rest
             });
-            let time_ns = self.timeline.epoch_ns_near(ticks, &mut self.stretch);
-            let now = self.moment(time_ns, thread, stack);
+            let time = self.timeline.time_near(ticks, &mut self.stretch);
+            let now = self.moment(time, thread, stack);
             let more = if is_of_host(kind) {
                 if self.enter_host(now, kind, sink).is_break() {
                     return Ok(Turn::Interrupted);
@@ -332,8 +332,8 @@ impl Replay {
     }
 
     #[inline]
-    fn moment(&self, time_ns: u64, thread: u32, stack: StackId) -> Moment {
-        Moment { event: 0, time_ns, thread, stack, step: self.delivery.steps.current() }
+    fn moment(&self, time: TimestampNs, thread: u32, stack: StackId) -> Moment {
+        Moment { event: 0, time, thread, stack, step: self.delivery.steps.current() }
     }
 
     #[inline]
@@ -368,11 +368,11 @@ impl Replay {
         let Some((address, frees)) = self.books.host.contradiction(event.kind) else {
             return Ok(ControlFlow::Continue(()));
         };
-        let time_ns = self.timeline.epoch_ns(event.ticks);
+        let time = self.timeline.time(event.ticks);
         // A free that another thread's, dated too early, has anticipated: then this lane's own next allocation of the
         // address is the block it freed.
         let anticipated =
-            !frees && self.books.host.was_freed_by_another(address, event.thread, time_ns.saturating_sub(SOON_NS));
+            !frees && self.books.host.was_freed_by_another(address, event.thread, time.earlier_by(SOON_NS));
         for other in 0..self.lanes.len() {
             if other == index && !anticipated {
                 continue;
@@ -383,14 +383,14 @@ impl Replay {
                 break;
             };
             self.searches = left;
-            let Some((missing, was_next)) = self.take_missing(&mut pending, address, frees, time_ns)? else {
+            let Some((missing, was_next)) = self.take_missing(&mut pending, address, frees, time)? else {
                 self.lanes[other] = Some(pending);
                 continue;
             };
             // Threads that hand over all the time are no reason to give up.
             self.searches = self.searches.saturating_add(other as u32 + 1);
             let stack = pending.lane.stack(missing.stack, &mut self.stacks).unwrap_or_else(|rest| rest);
-            let now = self.moment(time_ns, missing.thread, stack);
+            let now = self.moment(time, missing.thread, stack);
             if was_next && !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else {
@@ -402,19 +402,19 @@ impl Replay {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The first event of the lane about `address`, if it is the kind that is missing and comes soon after `time_ns`, and
+    /// The first event of the lane about `address`, if it is the kind that is missing and comes soon after `time`, and
     /// whether it is the one at hand; one further ahead is taken out of the lane.
     fn take_missing(
         &mut self,
         pending: &mut Pending,
         address: u64,
         frees: bool,
-        time_ns: u64,
+        time: TimestampNs,
     ) -> Result<Option<(Event, bool)>, SpoolError> {
         const MOST_EVENTS: usize = 4096;
         let mut event = pending.event;
         for index in 0..MOST_EVENTS {
-            if !is_of_host(event.kind) || self.timeline.epoch_ns(event.ticks) > time_ns.saturating_add(SOON_NS) {
+            if !is_of_host(event.kind) || self.timeline.time(event.ticks) > time.later_by(SOON_NS) {
                 break;
             }
             let is_free = match event.kind {
@@ -640,7 +640,7 @@ impl Replay {
         if self.out_of_memory.len() < KEPT {
             let driver = self.books.devices.pool(device, Pool::Hal);
             self.out_of_memory.push(OutOfMemory {
-                time_ns: now.time_ns,
+                time: now.time,
                 thread: now.thread,
                 device,
                 call,
@@ -700,8 +700,8 @@ impl Replay {
             damage: self.damage.clone(),
             stopped: stopped(spool),
             interrupted: self.interrupted,
-            first_time_ns: delivery.first_time_ns,
-            last_time_ns: delivery.last_time_ns,
+            first_time: delivery.first_time,
+            last_time: delivery.last_time,
             heap_allocations: books.host.of_heap.allocations,
             peak_heap_bytes: books.host.of_heap.peak_bytes,
             peak_mapped_bytes: books.host.of_mappings.peak_bytes,

@@ -2,6 +2,7 @@
 //!
 //! A line is read from the driver some time after what it tells of. Nothing else is in its lane, so the lane can be read
 //! ahead of the others and its lines take their turn at the time the device gave them.
+use crate::TimestampNs;
 use crate::device_clock::DeviceClock;
 use memscope_format::decode::{EventKind, LaneCursor, Spool, SpoolError, Timeline};
 use memscope_format::record::{Execution, PhysicalDevice};
@@ -41,7 +42,7 @@ pub(crate) struct TaskLog {
     without_streams: FxHashSet<PhysicalDevice>,
     lines: BinaryHeap<Reverse<Line>>,
     /// The latest time of a line read so far.
-    newest_ns: u64,
+    newest: TimestampNs,
     /// The time of the line handed out last.
     ticks: u64,
     numbers: u64,
@@ -70,7 +71,7 @@ impl TaskLog {
         while let Some(event) = cursor.next_event(spool, &mut |_| {})? {
             match event.kind {
                 EventKind::DeviceClock { device, frequency_khz, counter, .. } => {
-                    clocks.entry(device).or_default().see(counter, timeline.epoch_ns(event.ticks), frequency_khz);
+                    clocks.entry(device).or_default().see(counter, timeline.time(event.ticks), frequency_khz);
                 }
                 EventKind::Execution { device, streams: false, .. } => {
                     without_streams.insert(device);
@@ -83,7 +84,7 @@ impl TaskLog {
             clocks,
             without_streams,
             lines: BinaryHeap::new(),
-            newest_ns: 0,
+            newest: TimestampNs::default(),
             ticks: 0,
             numbers: 0,
             ended: false,
@@ -107,8 +108,7 @@ impl TaskLog {
                 continue;
             };
             let ticks = first.ticks.max(self.ticks);
-            let waits =
-                self.lines.len() < MOST_LINES && timeline.epoch_ns(ticks).saturating_add(DISORDER_NS) > self.newest_ns;
+            let waits = self.lines.len() < MOST_LINES && timeline.time(ticks).later_by(DISORDER_NS) > self.newest;
             if self.ended || !waits || !self.read(spool, timeline)? {
                 return Ok(Some(ticks));
             }
@@ -136,18 +136,18 @@ impl TaskLog {
                 continue;
             };
             let Execution { stream, task, unit, end, counter } = line;
-            let read_ns = timeline.epoch_ns(event.ticks);
-            let time_ns = match self.clocks.get(&device).and_then(|clock| clock.time_ns(counter)) {
-                Some(time_ns) => time_ns.min(read_ns.saturating_add(AHEAD_NS)),
+            let read_at = timeline.time(event.ticks);
+            let time = match self.clocks.get(&device).and_then(|clock| clock.time(counter)) {
+                Some(time) => time.min(read_at.later_by(AHEAD_NS)),
                 None => {
                     self.undated += 1;
-                    read_ns
+                    read_at
                 }
             };
-            self.newest_ns = self.newest_ns.max(time_ns);
+            self.newest = self.newest.max(time);
             self.numbers += 1;
             self.lines.push(Reverse(Line {
-                ticks: timeline.ticks(time_ns),
+                ticks: timeline.ticks(time),
                 number: self.numbers,
                 device,
                 thread: event.thread,

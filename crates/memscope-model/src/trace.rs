@@ -1,5 +1,7 @@
 //! The trace: one stream of events, whatever it is read from, for as many consumers as there are.
-use crate::{BlockId, Device, ModelError, NoteEvent, Origin, Outcome, OwnerId, Pool, StackId, Stacks, State, StepId};
+use crate::{
+    BlockId, Device, ModelError, NoteEvent, Origin, Outcome, OwnerId, Pool, StackId, Stacks, State, StepId, TimestampNs,
+};
 use std::ops::ControlFlow;
 
 /// The circumstances of an event.
@@ -7,8 +9,8 @@ use std::ops::ControlFlow;
 pub struct Moment {
     /// Counts the events of all kinds and devices from 0, in the order of the stream.
     pub event: u64,
-    /// Nanoseconds since the epoch; never less than in the event before.
-    pub time_ns: u64,
+    /// Never less than in the event before.
+    pub time: TimestampNs,
     pub thread: u32,
     /// The stack of the call.
     pub stack: StackId,
@@ -113,8 +115,8 @@ pub struct TraceInfo {
     pub pid: u32,
     /// The program's name; empty where the source does not say.
     pub command: String,
-    /// When the recording began, in nanoseconds since the epoch; 0 where the source does not say.
-    pub start_ns: u64,
+    /// When the recording began; 0 where the source does not say.
+    pub start: TimestampNs,
 }
 
 /// Something a trace can be read from: a spool, or files made from one. It is stepped by whoever reads it, and waits

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memscope_dump::SampledUsage;
-use memscope_model::{Device, Process};
+use memscope_model::{Device, Process, TimestampNs};
 use memscope_usage::{HOST, Sampler, SamplerEnd, UsageError, UsageLog};
 
 use crate::printer::Printer;
@@ -105,14 +105,14 @@ pub struct SampledProcess {
 }
 
 impl SampledProcess {
-    pub fn at(&self, device: Device, time_ns: u64) -> SampledUsage {
+    pub fn at(&self, device: Device, time: TimestampNs) -> SampledUsage {
         let device = match device {
             Device::Cpu => HOST,
             Device::Npu(number) => u32::from(number),
             Device::Unknown => return SampledUsage::default(),
         };
         let log = self.log.as_ref().and_then(|log| log.as_ref().as_ref().ok()?.as_ref());
-        let at = log.map(|log| log.at(device, self.pid, time_ns)).unwrap_or_default();
+        let at = log.map(|log| log.at(device, self.pid, time.0)).unwrap_or_default();
         SampledUsage { process_used: at.process_used, device_used: at.device_used, device_total: at.device_total }
     }
 }

@@ -268,7 +268,7 @@ fn export_one(
         progress,
         cancel: Some(interruption.flag()),
         symbolizer: &mut symbolizer,
-        usage: Some(&|device, time_ns| sampled.at(device, time_ns)),
+        usage: Some(&|device, time| sampled.at(device, time)),
     };
     let exported = export_process(&mut process, &wishes.destination(directory), options, &mut analyses.sinks())?;
     let mut report =

@@ -18,7 +18,7 @@ use memscope_format::encode::{self, Deltas, NodeDeltas, Path as CodedPath};
 pub use memscope_format::layout::StopReason;
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 pub use memscope_format::record::{
-    AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
+    AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, TimestampNs, UNKNOWN_DEVICE,
 };
 pub use memscope_format::record::{FrameRecord, LogicalDevice, PhysicalDevice, SpaceDevice, StackRef};
 use std::collections::HashMap;
@@ -28,8 +28,8 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// A tick is a nanosecond, and tick 0 is this wall clock time: an event at tick `t` has `time_ns == EPOCH_NS + t`.
-pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+/// A tick is a nanosecond, and tick 0 is this wall clock time: an event at tick `t` has the time `EPOCH.later_by(t)`.
+pub const EPOCH: TimestampNs = TimestampNs(1_700_000_000_000_000_000);
 const START_MONOTONIC_NS: u64 = 1_000_000_000;
 
 /// A lane of the spool being built: one thread's stream of records.
@@ -85,7 +85,7 @@ impl SpoolBuilder {
         builder.header_u32(offset_of!(ProcessHeader, clock_kind), layout::ClockKind::Monotonic as u32);
         builder.header_u64(offset_of!(ProcessHeader, start_monotonic_ns), START_MONOTONIC_NS);
         builder.header_u32(offset_of!(ProcessHeader, state), layout::STATE_ENDED);
-        builder.started_at(EPOCH_NS);
+        builder.started_at(EPOCH.0);
         builder.process(4711, 1);
         builder
     }

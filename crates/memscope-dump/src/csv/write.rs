@@ -76,7 +76,7 @@ pub(super) fn push_row(out: &mut Vec<u8>, row: &Row<'_>) {
         name => push_plain(out, name.unwrap_or(NOT_APPLICABLE)),
     }
     out.push(b',');
-    push_decimal(out, row.timestamp_ns);
+    push_decimal(out, row.time.0);
     out.push(b',');
     push_decimal(out, u64::from(row.process));
     out.push(b',');
@@ -185,7 +185,7 @@ fn push_escaped(out: &mut Vec<u8>, text: &str) {
 mod tests {
     use super::*;
     use crate::rows::{Attribute, COLUMNS, DeviceId, EventType, key};
-    use memscope_model::Pool;
+    use memscope_model::{Pool, TimestampNs};
     use proptest::prelude::*;
     use std::io::{Read, Seek};
 
@@ -208,7 +208,7 @@ mod tests {
             event: Event::Malloc,
             event_type: EventType::of(Pool::Host),
             name: None,
-            timestamp_ns: 1_764_753_084_425_691_000,
+            time: TimestampNs(1_764_753_084_425_691_000),
             process: 31,
             thread: 32,
             device: DeviceId::Cpu,

@@ -1,5 +1,6 @@
 //! The cells of one row, whichever form of file it stands in.
 use crate::rows::{COLUMNS, NOT_APPLICABLE};
+use memscope_model::TimestampNs;
 use std::borrow::Cow;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -149,8 +150,8 @@ impl<'a> RowCells<'a> {
         self.cells[column as usize]
     }
 
-    pub(crate) fn time_ns(&self) -> Option<u64> {
-        self.get(Column::Time).number()?.checked_mul(self.time_unit)
+    pub(crate) fn time(&self) -> Option<TimestampNs> {
+        self.get(Column::Time).number()?.checked_mul(self.time_unit).map(TimestampNs)
     }
 }
 
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(header.lacks(), None);
         let mut row = RowCells::new(&header);
         row.set(Column::Time, Cell::Integer(7));
-        assert_eq!(row.time_ns(), Some(7000));
+        assert_eq!(row.time(), Some(TimestampNs(7000)));
         assert_eq!(Header::of(["Event", "x"].into_iter().map(Cow::Borrowed)).lacks(), Some("Event Type"));
     }
 }

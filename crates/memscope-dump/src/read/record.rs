@@ -1,10 +1,12 @@
 //! A row as a record of fixed size: what is sorted, and lies on disk while it is.
 use crate::rows::{DeviceId, Event, EventType};
-use memscope_model::{BlockId, Device, DriverTraits, NewBlock, OldBlock, Origin, OwnerId, PageSize, Pool, StackId};
+use memscope_model::{
+    BlockId, Device, DriverTraits, NewBlock, OldBlock, Origin, OwnerId, PageSize, Pool, StackId, TimestampNs,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
-    pub(crate) time_ns: u64,
+    pub(crate) time: TimestampNs,
     /// The number of the row; orders rows of one time.
     pub(crate) id: u64,
     pub(crate) thread: u32,
@@ -73,8 +75,8 @@ const POINTER: u8 = 8;
 
 impl Record {
     /// What the order is by.
-    pub(crate) fn order(&self) -> (u64, u64) {
-        (self.time_ns, self.id)
+    pub(crate) fn order(&self) -> (TimestampNs, u64) {
+        (self.time, self.id)
     }
 
     pub(crate) fn to_bytes(self) -> [u8; RECORD_BYTES] {
@@ -84,7 +86,7 @@ impl Record {
             bytes[at..at + field.len()].copy_from_slice(field);
             at += field.len();
         };
-        put(&self.time_ns.to_le_bytes());
+        put(&self.time.0.to_le_bytes());
         put(&self.id.to_le_bytes());
         put(&self.thread.to_le_bytes());
         put(&self.stack.0.to_le_bytes());
@@ -123,7 +125,7 @@ impl Record {
     /// `None` if the bytes are of no record: whoever may write into the temporary file may do so.
     pub(crate) fn from_bytes(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
         let mut fields = Fields(bytes);
-        let (time_ns, id) = (fields.long()?, fields.long()?);
+        let (time, id) = (TimestampNs(fields.long()?), fields.long()?);
         let (thread, stack) = (fields.int()?, StackId(fields.int()?));
         let device = device_of_number(fields.int()?);
         let file = u16::from_le_bytes(fields.take()?);
@@ -161,7 +163,7 @@ impl Record {
             },
             _ => return None,
         };
-        Some(Record { time_ns, id, thread, stack, device, file, what })
+        Some(Record { time, id, thread, stack, device, file, what })
     }
 }
 
@@ -247,7 +249,7 @@ pub(super) mod tests {
         let others = (0u64..9, 0u64..5, any::<u32>(), any::<u32>(), any::<u16>(), any::<u32>(), any::<bool>());
         (device, pool, origin, numbers, others, 0u8..3, (0u8..9, 0u8..20)).prop_map(
             |(device, pool, origin, (id, address, size, reserved), others, kind, (event, event_type))| {
-                let (time_ns, number, thread, stack, file, owner, synthetic) = others;
+                let (time, number, thread, stack, file, owner, synthetic) = others;
                 let what = match kind {
                     0 => What::Malloc {
                         block: NewBlock {
@@ -273,7 +275,7 @@ pub(super) mod tests {
                         texts: Texts { start: address, length: owner },
                     },
                 };
-                Record { time_ns, id: number, thread, stack: StackId(stack), device, file, what }
+                Record { time: TimestampNs(time), id: number, thread, stack: StackId(stack), device, file, what }
             },
         )
     }

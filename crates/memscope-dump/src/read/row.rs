@@ -78,7 +78,7 @@ impl RowReader {
             return Err(Refused::OtherProcess);
         }
         let (event, event_type) = event_of(cells)?;
-        let time_ns = cells.time_ns().ok_or_else(|| malformed_cell("no time", cells.get(Column::Time)))?;
+        let time = cells.time().ok_or_else(|| malformed_cell("no time", cells.get(Column::Time)))?;
         let id = match cells.get(Column::Id) {
             Cell::Nothing => sequence,
             cell => cell.number().ok_or_else(|| malformed_cell("no number of a row", cell))?,
@@ -115,7 +115,7 @@ impl RowReader {
             }
         };
         let stack = self.stack(cells.get(Column::PythonStack), cells.get(Column::CStack), file);
-        Ok(Record { time_ns, id, thread, stack, device, file: file.number, what })
+        Ok(Record { time, id, thread, stack, device, file: file.number, what })
     }
 
     fn memory(

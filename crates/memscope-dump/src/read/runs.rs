@@ -3,6 +3,7 @@
 //! The existing tool writes a block when it ends, so its files are in no order of time; those written here are, and
 //! sorting them costs a look. What does not fit into one run goes to a temporary file.
 use super::record::{RECORD_BYTES, Record, Texts, What};
+use memscope_model::TimestampNs;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -122,7 +123,7 @@ pub(crate) struct Cursor {
     /// How many were read.
     at: u64,
     heads: Vec<Head>,
-    order: BinaryHeap<Reverse<((u64, u64), usize)>>,
+    order: BinaryHeap<Reverse<((TimestampNs, u64), usize)>>,
 }
 
 /// The next record of a run, and what was read ahead.
@@ -142,9 +143,9 @@ impl Sorted {
     }
 
     /// Of the first record; 0 if there is none.
-    pub(crate) fn first_time_ns(&self) -> io::Result<u64> {
+    pub(crate) fn first_time(&self) -> io::Result<TimestampNs> {
         let first = self.next(&mut self.cursor()?, &mut Vec::new())?;
-        Ok(first.map_or(0, |record| record.time_ns))
+        Ok(first.map(|record| record.time).unwrap_or_default())
     }
 
     pub(crate) fn cursor(&self) -> io::Result<Cursor> {

@@ -9,7 +9,7 @@ use super::sources::open_rows;
 use crate::rows::{Event, EventType};
 use memscope_model::{
     Access, AccessedBlock, BlockId, Circumstances, Damage, Device, Ledger, ModelError, Name, NoteKind, Outcome,
-    RowPlace, Stacks, Status, TraceInfo, TraceSink, TraceSource,
+    RowPlace, Stacks, Status, TimestampNs, TraceInfo, TraceSink, TraceSource,
 };
 use std::borrow::Cow;
 use std::io;
@@ -32,7 +32,7 @@ pub struct FileSource {
     files: Vec<PathBuf>,
     pid: u32,
     /// Of the first row, once it is known.
-    start_ns: u64,
+    start: TimestampNs,
     stage: Stage,
     /// Empty while [`FileSource::stage`] has them.
     stacks: Stacks,
@@ -97,7 +97,7 @@ impl FileSource {
     pub(crate) fn new(files: Vec<PathBuf>, pid: u32, process: Option<u32>) -> FileSource {
         let limits = RunLimits::default();
         let stage = Stage::Reading(Box::new(Reading::new(&files, process, limits)));
-        FileSource { files, pid, start_ns: 0, stage, stacks: Stacks::default(), last: None }
+        FileSource { files, pid, start: TimestampNs::default(), stage, stacks: Stacks::default(), last: None }
     }
 
     /// The files it is read from.
@@ -108,7 +108,7 @@ impl FileSource {
 
 impl TraceSource for FileSource {
     fn info(&self) -> TraceInfo {
-        TraceInfo { pid: self.pid, start_ns: self.start_ns, ..TraceInfo::default() }
+        TraceInfo { pid: self.pid, start: self.start, ..TraceInfo::default() }
     }
 
     fn step(&mut self, sinks: &mut [&mut dyn TraceSink]) -> Result<Status, ModelError> {
@@ -121,7 +121,7 @@ impl TraceSource for FileSource {
                 } else {
                     let (contents, stacks) = reading.finish(&first_file)?;
                     let order = |source| ReadError::Order { path: first_file, source };
-                    self.start_ns = contents.sorted.first_time_ns().map_err(order)?;
+                    self.start = contents.sorted.first_time().map_err(order)?;
                     self.stacks = stacks;
                     self.stage = Stage::Read(Box::new(contents));
                 }
@@ -337,7 +337,7 @@ impl Delivery {
     }
 
     fn deliver(&mut self, record: &Record, sinks: &mut [&mut dyn TraceSink]) -> ControlFlow<()> {
-        let now = Circumstances { time_ns: record.time_ns, thread: record.thread, stack: record.stack };
+        let now = Circumstances { time: record.time, thread: record.thread, stack: record.stack };
         match record.what {
             What::Malloc { block, reserved } => {
                 if let Some(bytes) = reserved {

@@ -116,7 +116,7 @@ fn with_page_share(bytes: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::rows::{Attribute, DeviceId, EventType, Value, key};
-    use memscope_model::Pool;
+    use memscope_model::{Pool, TimestampNs};
 
     #[test]
     fn a_full_disk_is_told_with_the_name_of_the_file_and_leaves_none() {
@@ -136,7 +136,7 @@ mod tests {
                 event: Event::Malloc,
                 event_type: EventType::of(Pool::Host),
                 name: None,
-                timestamp_ns: 100 + id,
+                time: TimestampNs(100 + id),
                 process: 7,
                 thread: 8,
                 device: DeviceId::Cpu,

@@ -9,6 +9,7 @@ use crate::rows::{
     COLUMNS, DeviceId, Event, EventType, FrameCell, FrameRow, NOT_APPLICABLE, REFERENCE, Row, StackCells, Value,
 };
 use crate::worker::{Consumer, Worker};
+use memscope_model::TimestampNs;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement, ToSql};
 use std::mem;
@@ -62,7 +63,7 @@ struct BatchFrame {
 /// A row whose texts are in [`Batch::text`].
 struct BatchRow {
     id: u64,
-    timestamp_ns: u64,
+    time: TimestampNs,
     process: u32,
     thread: u32,
     constants: Constants,
@@ -160,7 +161,7 @@ impl Batch {
         };
         self.rows.push(BatchRow {
             id: row.id,
-            timestamp_ns: row.timestamp_ns,
+            time: row.time,
             process: row.process,
             thread: row.thread,
             constants: Constants { event: row.event, event_type: row.event_type, device: row.device },
@@ -339,7 +340,7 @@ impl<'c> Insertion<'c> {
             }
             None => {}
         }
-        statement.raw_bind_parameter(5, signed(row.timestamp_ns))?;
+        statement.raw_bind_parameter(5, signed(row.time.0))?;
         statement.raw_bind_parameter(6, row.process)?;
         statement.raw_bind_parameter(7, row.thread)?;
         match row.pointer {

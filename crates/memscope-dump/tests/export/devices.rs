@@ -200,8 +200,8 @@ fn a_pinned_block_at_the_address_of_its_heap_block_does_not_disturb_the_viewer()
 fn sampled_usage_stands_behind_the_books_in_rows_of_device_memory_only() {
     let mut recording = Recording::new(training);
     // Samples begin between the first two rows of device memory; the process is not listed until later.
-    recording.usage = Some(Box::new(|device, time_ns| {
-        let after = |nanosecond: u8| time_ns >= 1_700_000_000_000_000_000 + u64::from(nanosecond);
+    recording.usage = Some(Box::new(|device, time| {
+        let after = |nanosecond: u8| time.0 >= 1_700_000_000_000_000_000 + u64::from(nanosecond);
         match device {
             Device::Npu(0) => SampledUsage {
                 process_used: after(8).then_some(5000),

@@ -3,7 +3,7 @@ use crate::insight;
 use crate::recording::{Cells, Recording, attribute, csv_rows, db_rows};
 use memscope_dump::{Brand, DumpEvents, Format, Problem};
 use memscope_model::{Action, BlockEvent, Origin};
-use memscope_testkit::{EPOCH_NS, LaneNumber, SpoolBuilder};
+use memscope_testkit::{EPOCH, LaneNumber, SpoolBuilder};
 use proptest::prelude::*;
 use std::fs;
 
@@ -66,7 +66,7 @@ fn a_single_allocation_is_viewable_with_the_start_of_the_recording() {
     let rows = db_rows(&recording.dump(DB), "memscope_dump");
     assert_eq!(rows.len(), 2);
     assert_eq!((rows[0][1].as_str(), exported.rows), ("MALLOC", 1));
-    assert_eq!(rows[1][1..9], ["SYSTEM", "START_TRACE", "N/A", &EPOCH_NS.to_string(), "31", "31", "N/A", "N/A"]);
+    assert_eq!(rows[1][1..9], ["SYSTEM", "START_TRACE", "N/A", &EPOCH.0.to_string(), "31", "31", "N/A", "N/A"]);
 }
 
 #[test]

@@ -218,7 +218,7 @@ Record Index,Timestamp(us),Event,Event Type,Process Id,Thread Id,Device Id,Kerne
     let (events, outcome) = memory(&mut *found[0].trace);
     let told: Vec<_> = events
         .iter()
-        .map(|event| (event.at.time_ns, event.action, event.block.size, event.used, event.reserved, event.synthetic))
+        .map(|event| (event.at.time.0, event.action, event.block.size, event.used, event.reserved, event.synthetic))
         .collect();
     let (malloc, free, reserved) = (Action::Malloc, Action::Free, Some(2_097_152));
     assert_eq!(
@@ -258,5 +258,5 @@ fn the_second_generation_has_other_words_and_attributes() {
     assert_eq!(told, [(malloc, 1, Pool::Hal, 1024), (malloc, 2, Pool::PtaWorkspace, 10), (free, 1, Pool::Hal, 0)]);
     assert!(matches!(events[0].block.origin, Origin::Driver(traits) if traits.module == 3));
     assert_eq!(events[1].reserved, Some(100));
-    assert_eq!((outcome.notes, outcome.first_time_ns, outcome.damage.len()), (1, 1_000_000, 0));
+    assert_eq!((outcome.notes, outcome.first_time.0, outcome.damage.len()), (1, 1_000_000, 0));
 }

@@ -1,7 +1,7 @@
 //! What a trace comes to, in words that are the same whatever it was read from.
 use memscope_model::{
     Access, Action, AtbOperator, Device, Frame, NoteKind, Origin, Outcome, OwnerId, Pool, StackId, Stacks, State,
-    TraceEvent, TraceSink, TraceSource,
+    TimestampNs, TraceEvent, TraceSink, TraceSource,
 };
 use memscope_symbols::{python_line, render_python};
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ pub(crate) struct Summary {
 struct RowTimes(u64);
 
 impl RowTimes {
-    fn next(&mut self, time_ns: u64) -> u64 {
-        self.0 = time_ns.max(self.0 + 1);
+    fn next(&mut self, time: TimestampNs) -> u64 {
+        self.0 = time.0.max(self.0 + 1);
         self.0
     }
 }
@@ -34,7 +34,7 @@ impl TraceSink for Summary {
         match event {
             TraceEvent::Memory(event) => {
                 let at = event.at;
-                let time = self.times.next(at.time_ns);
+                let time = self.times.next(at.time);
                 let block = event.block;
                 match (event.action, event.synthetic) {
                     (Action::Malloc, true) => self.synthetic.push(block.id.0),
@@ -73,7 +73,7 @@ impl TraceSink for Summary {
                 ));
             }
             TraceEvent::Note(note) => {
-                let time = self.times.next(note.at.time_ns);
+                let time = self.times.next(note.at.time);
                 self.events.push(format!(
                     "{} {time} {} thread {} step {:?} {} stack {:?}",
                     note.at.event,

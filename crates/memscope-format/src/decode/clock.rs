@@ -1,4 +1,5 @@
-//! Ticks to epoch nanoseconds.
+//! Ticks to wall clock time.
+use crate::record::TimestampNs;
 
 /// A piecewise linear map through all calibrations of a process, extended past both ends by the nearest slope.
 #[derive(Clone, Debug)]
@@ -17,14 +18,14 @@ pub struct Stretch {
     ticks: u64,
     ns: u64,
     /// The time at its start.
-    epoch_ns: u64,
+    time: TimestampNs,
 }
 
 impl Timeline {
     /// `start` is the process header's moment; `calibrations` may come in any order and may be nonsense.
     pub(super) fn new(
         start: (u64, u64),
-        start_realtime_ns: u64,
+        start_time: TimestampNs,
         calibrations: impl IntoIterator<Item = (u64, u64)>,
     ) -> Timeline {
         // Two readings closer than this say more about the reading than about the rate.
@@ -38,11 +39,11 @@ impl Timeline {
                 points.push((ticks, ns));
             }
         }
-        Timeline { points, epoch_offset: i128::from(start_realtime_ns) - i128::from(start.1) }
+        Timeline { points, epoch_offset: i128::from(start_time.0) - i128::from(start.1) }
     }
 
-    /// Wall clock nanoseconds since the epoch, within 1 (0 means "no time" to consumers) and what SQLite can hold.
-    pub fn epoch_ns(&self, ticks: u64) -> u64 {
+    /// The wall clock time at these ticks, within 1 (0 means "no time" to consumers) and what SQLite can hold.
+    pub fn time(&self, ticks: u64) -> TimestampNs {
         let next = self.points.partition_point(|point| point.0 <= ticks);
         let monotonic = match (self.points.len(), next) {
             // A single moment: count ticks as nanoseconds rather than invent a rate.
@@ -55,21 +56,21 @@ impl Timeline {
                     + (i128::from(ticks) - i128::from(t0)).saturating_mul(i128::from(n1 - n0)) / i128::from(t1 - t0)
             }
         };
-        monotonic.saturating_add(self.epoch_offset).clamp(1, i128::from(i64::MAX)) as u64
+        TimestampNs(monotonic.saturating_add(self.epoch_offset).clamp(1, i128::from(i64::MAX)) as u64)
     }
 
-    /// The same as [`Timeline::epoch_ns`], quicker for ticks near those asked for last: `stretch` keeps what they share.
+    /// The same as [`Timeline::time`], quicker for ticks near those asked for last: `stretch` keeps what they share.
     #[inline]
-    pub fn epoch_ns_near(&self, ticks: u64, stretch: &mut Stretch) -> u64 {
+    pub fn time_near(&self, ticks: u64, stretch: &mut Stretch) -> TimestampNs {
         let past = ticks.wrapping_sub(stretch.start);
         if past >= stretch.ticks {
-            return self.epoch_ns_far(ticks, stretch);
+            return self.time_far(ticks, stretch);
         }
-        stretch.epoch_ns + past * stretch.ns / stretch.ticks
+        TimestampNs(stretch.time.0 + past * stretch.ns / stretch.ticks)
     }
 
     #[cold]
-    fn epoch_ns_far(&self, ticks: u64, stretch: &mut Stretch) -> u64 {
+    fn time_far(&self, ticks: u64, stretch: &mut Stretch) -> TimestampNs {
         let next = self.points.partition_point(|point| point.0 <= ticks);
         if let (Some((t0, n0)), Some((t1, n1))) = (next.checked_sub(1).map(|at| self.points[at]), self.points.get(next))
             && let Some(epoch_ns) = u64::try_from(i128::from(n0) + self.epoch_offset).ok().filter(|ns| *ns > 0)
@@ -77,15 +78,15 @@ impl Timeline {
             let (ticks, ns) = (t1 - t0, n1 - n0);
             // So that neither product nor sum can be too large.
             if ticks < 1 << 32 && ns < 1 << 32 && epoch_ns < (i64::MAX as u64) >> 1 {
-                *stretch = Stretch { start: t0, ticks, epoch_ns, ns };
+                *stretch = Stretch { start: t0, ticks, time: TimestampNs(epoch_ns), ns };
             }
         }
-        self.epoch_ns(ticks)
+        self.time(ticks)
     }
 
-    /// The ticks at a wall clock time: the inverse of [`Timeline::epoch_ns`], within a tick.
-    pub fn ticks(&self, epoch_ns: u64) -> u64 {
-        let monotonic = i128::from(epoch_ns) - self.epoch_offset;
+    /// The ticks at a wall clock time: the inverse of [`Timeline::time`], within a tick.
+    pub fn ticks(&self, time: TimestampNs) -> u64 {
+        let monotonic = i128::from(time.0) - self.epoch_offset;
         let next = self.points.partition_point(|point| i128::from(point.1) <= monotonic);
         let ticks = match (self.points.len(), next) {
             (1, _) => i128::from(self.points[0].0) + (monotonic - i128::from(self.points[0].1)),
@@ -107,13 +108,13 @@ mod tests {
 
     #[test]
     fn interpolates_between_and_extrapolates_beyond_calibrations() {
-        let line = Timeline::new((1000, 5_000_000), 100_000_000, [(3000, 7_000_000), (2000, 6_000_000)]);
-        assert_eq!(line.epoch_ns(1000), 100_000_000);
-        assert_eq!(line.epoch_ns(1500), 100_500_000);
-        assert_eq!(line.epoch_ns(4000), 103_000_000);
-        assert_eq!(line.epoch_ns(500), 99_500_000);
+        let line = Timeline::new((1000, 5_000_000), TimestampNs(100_000_000), [(3000, 7_000_000), (2000, 6_000_000)]);
+        assert_eq!(line.time(1000), TimestampNs(100_000_000));
+        assert_eq!(line.time(1500), TimestampNs(100_500_000));
+        assert_eq!(line.time(4000), TimestampNs(103_000_000));
+        assert_eq!(line.time(500), TimestampNs(99_500_000));
         for ticks in [500, 1000, 1500, 2000, 2999, 3000, 4000] {
-            assert_eq!(line.ticks(line.epoch_ns(ticks)), ticks);
+            assert_eq!(line.ticks(line.time(ticks)), ticks);
         }
     }
 
@@ -124,12 +125,12 @@ mod tests {
             points in proptest::collection::vec(any::<(u64, u64)>(), 0..20),
             mut ticks in proptest::collection::vec(any::<u64>(), 0..50),
         ) {
-            let line = Timeline::new(start, real, points);
+            let line = Timeline::new(start, TimestampNs(real), points);
             ticks.sort_unstable();
-            let times: Vec<u64> = ticks.iter().map(|t| line.epoch_ns(*t)).collect();
+            let times: Vec<TimestampNs> = ticks.iter().map(|t| line.time(*t)).collect();
             prop_assert!(times.is_sorted());
             let mut stretch = Stretch::default();
-            let near: Vec<u64> = ticks.iter().map(|t| line.epoch_ns_near(*t, &mut stretch)).collect();
+            let near: Vec<TimestampNs> = ticks.iter().map(|t| line.time_near(*t, &mut stretch)).collect();
             prop_assert_eq!(&near, &times);
             let back: Vec<u64> = times.iter().map(|time| line.ticks(*time)).collect();
             prop_assert!(back.is_sorted());
@@ -145,10 +146,10 @@ mod tests {
                 let (last_ticks, last_ns) = points[points.len() - 1];
                 points.push((last_ticks + ticks, last_ns + ns));
             }
-            let line = Timeline::new(points[0], 1_700_000_000_000_000_000, points[1..].iter().copied());
+            let line = Timeline::new(points[0], TimestampNs(1_700_000_000_000_000_000), points[1..].iter().copied());
             let mut stretch = Stretch::default();
             for ticks in asked {
-                prop_assert_eq!(line.epoch_ns_near(ticks, &mut stretch), line.epoch_ns(ticks));
+                prop_assert_eq!(line.time_near(ticks, &mut stretch), line.time(ticks));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The process header, read.
 use super::{u32_at, u64_at};
 use crate::layout::{self, ClockKind, ProcessHeader, StopReason};
+use crate::record::TimestampNs;
 use crate::settings::RecordSettings;
 use std::ffi::OsStr;
 use std::mem::offset_of;
@@ -24,7 +25,7 @@ pub struct ProcessInfo {
     pub clock: ClockKind,
     pub start_ticks: u64,
     pub start_monotonic_ns: u64,
-    pub start_realtime_ns: u64,
+    pub start: TimestampNs,
     pub state: ProcessState,
     pub stop_reason: StopReason,
     pub stop_errno: u32,
@@ -114,7 +115,7 @@ impl ProcessInfo {
             },
             start_ticks: u64_of(offset_of!(ProcessHeader, start_ticks))?,
             start_monotonic_ns: u64_of(offset_of!(ProcessHeader, start_monotonic_ns))?,
-            start_realtime_ns: u64_of(offset_of!(ProcessHeader, start_realtime_ns))?,
+            start: TimestampNs(u64_of(offset_of!(ProcessHeader, start_realtime_ns))?),
             state: match u32_of(offset_of!(ProcessHeader, state))? {
                 layout::STATE_ENDED => ProcessState::Ended,
                 _ => ProcessState::NotEnded,

@@ -156,7 +156,7 @@ impl Spool {
         let calibrations = blocks.map(|block| (block.base_ticks, block.base_monotonic_ns));
         Timeline::new(
             (self.process.start_ticks, self.process.start_monotonic_ns),
-            self.process.start_realtime_ns,
+            self.process.start,
             calibrations.chain(self.process.calibration),
         )
     }

@@ -52,7 +52,7 @@ fn process(text: &mut String, spool: &Spool) {
         line.number("kind", process.clock as u8);
         line.number("start_ticks", process.start_ticks);
         line.number("start_monotonic_ns", process.start_monotonic_ns);
-        line.number("start_realtime_ns", process.start_realtime_ns);
+        line.number("start_realtime_ns", process.start.0);
         if let Some((ticks, monotonic_ns)) = process.calibration {
             line.number("ticks", ticks);
             line.number("monotonic_ns", monotonic_ns);

@@ -161,16 +161,16 @@ impl Replay {
 
     fn enter_line(&mut self, line: Line, log: &mut TaskLog, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         let patient = !self.spool.process().profiling_taken();
-        let time_ns = self.timeline.epoch_ns(line.ticks);
+        let time = self.timeline.time(line.ticks);
         let phase = if line.end { KernelPhase::ExecuteEnd } else { KernelPhase::ExecuteStart };
         let device = self.device_numbers.of_machine(line.device);
         let asked_for = self.delivery.gate.devices.contains(device);
         let step = self.delivery.steps.current();
-        let at = |thread| Moment { time_ns, thread, step, ..Moment::default() };
+        let at = |thread| Moment { time, thread, step, ..Moment::default() };
         match self.kernels.execute(&line, patient) {
             Execution::Settled => ControlFlow::Continue(()),
             Execution::RetryLater => {
-                log.put_back(line, self.timeline.ticks(time_ns.saturating_add(PATIENCE_NS)));
+                log.put_back(line, self.timeline.ticks(time.later_by(PATIENCE_NS)));
                 ControlFlow::Continue(())
             }
             // A copy, or something else that is no kernel.

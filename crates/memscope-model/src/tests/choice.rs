@@ -2,7 +2,7 @@
 use super::devices::notes;
 use super::{Recorded, record};
 use crate::{Action, Device, NothingChosen, Outcome, Selection, TraceEvent};
-use memscope_testkit::{EPOCH_NS, HOST_DEVICE, Space, SpoolBuilder, SystemKind};
+use memscope_testkit::{EPOCH, HOST_DEVICE, Space, SpoolBuilder, SystemKind};
 use std::ops::ControlFlow;
 
 /// Memory events as text: how they were told, time, address and size.
@@ -17,7 +17,7 @@ fn told(recorded: &mut Recorded) -> (Vec<String>, Outcome) {
             }
             TraceEvent::Note(_) => return ControlFlow::Continue(()),
         };
-        let time = event.at.time_ns - EPOCH_NS;
+        let time = event.at.time.since(EPOCH);
         told.push(format!("{kind} {time} {:?} {:#x} {}", event.action, event.block.address, event.block.size));
         ControlFlow::Continue(())
     };

@@ -1,6 +1,6 @@
 use super::kernels::kernels_on_two_threads;
 use super::{check_books, devices, properties, replay_directory};
-use crate::{Process, State, TraceEvent};
+use crate::{Process, State, TimestampNs, TraceEvent};
 use memscope_format::layout::{EVENTS_FILE, PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOW_SIZE, WINDOWS_FILE};
 use memscope_testkit::SpoolBuilder;
 use proptest::prelude::*;
@@ -79,12 +79,12 @@ proptest! {
             fs::write(&path, bytes).unwrap();
         }
         let Ok(mut process) = Process::open(directory.path()) else { return Ok(()) };
-        let mut last = 0;
+        let mut last = TimestampNs::default();
         let outcome = process.trace(
             &mut |event: &TraceEvent<'_>, _: &State<'_>| {
                 if let TraceEvent::Note(note) = event {
-                    assert!(note.at.time_ns >= last);
-                    last = note.at.time_ns;
+                    assert!(note.at.time >= last);
+                    last = note.at.time;
                 }
                 ControlFlow::Continue(())
             },

@@ -4,7 +4,7 @@ use crate::{
     Action, BlockEvent, Device, DriverTraits, Origin, Outcome, PageSize, Pool, Problem, Process, RefusedCall,
     TraceEvent,
 };
-use memscope_testkit::{EPOCH_NS, HOST_DEVICE, Space, SpoolBuilder, SystemKind, UNKNOWN_DEVICE};
+use memscope_testkit::{EPOCH, HOST_DEVICE, Space, SpoolBuilder, SystemKind, UNKNOWN_DEVICE};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ pub(super) fn notes(process: &mut Process) -> Vec<String> {
     let mut notes = Vec::new();
     let mut visit = |event: &TraceEvent<'_>, _: &crate::State<'_>| {
         if let TraceEvent::Note(note) = event {
-            notes.push(format!("{} {} {:?} {}", note.at.time_ns - EPOCH_NS, note.device, note.kind, note.chosen));
+            notes.push(format!("{} {} {:?} {}", note.at.time.since(EPOCH), note.device, note.kind, note.chosen));
         }
         ControlFlow::Continue(())
     };
@@ -420,7 +420,7 @@ proptest! {
         }
         // A MindSpore event may have the total that came right after it.
         for event in events.iter().filter(|event| event.block.pool != Pool::MindSpore) {
-            prop_assert_eq!(event.reserved, last(event.block.device, event.block.pool, event.at.time_ns - EPOCH_NS));
+            prop_assert_eq!(event.reserved, last(event.block.device, event.block.pool, event.at.time.since(EPOCH)));
         }
         let expected = steps.iter().map(|(_, _, step)| match step {
             Step::Mark | Step::Snapshot { .. } => 1,

@@ -1,5 +1,5 @@
 use crate::{ModelError, Process, find_processes, survey_processes};
-use memscope_testkit::{EPOCH_NS, SpoolBuilder};
+use memscope_testkit::{EPOCH, SpoolBuilder};
 use std::fs;
 
 #[test]
@@ -7,7 +7,7 @@ fn processes_are_found_in_order_of_start_and_foreign_things_passed_over() {
     let root = tempfile::tempdir().unwrap();
     let place = |name: &str| root.path().join(name);
     for (name, start, run) in [("a_ascend", 30, 1), ("b_ascend", 10, 2), ("c_ascend", 20, 1)] {
-        SpoolBuilder::new().process(1, run).started_at(EPOCH_NS + start).write(&place(name)).unwrap();
+        SpoolBuilder::new().process(1, run).started_at(EPOCH.later_by(start).0).write(&place(name)).unwrap();
     }
     fs::create_dir_all(place("foreign").join("spool")).unwrap();
     fs::write(place("file"), "text").unwrap();

@@ -1,19 +1,12 @@
 use super::{record, replay};
-use crate::{Action, BlockEvent, Origin, StackId, Stopped};
+use crate::{Action, BlockEvent, Origin, StackId, Stopped, TimestampNs};
 use memscope_format::layout::StopReason;
-use memscope_testkit::{EPOCH_NS, SpoolBuilder};
+use memscope_testkit::{EPOCH, SpoolBuilder};
 use std::ops::ControlFlow;
 
 /// What a test says of an event: time, thread, action, address, size, block.
 fn brief(event: &BlockEvent) -> (u64, u32, Action, u64, u64, u64) {
-    (
-        event.at.time_ns - EPOCH_NS,
-        event.at.thread,
-        event.action,
-        event.block.address,
-        event.block.size,
-        event.block.id.0,
-    )
+    (event.at.time.since(EPOCH), event.at.thread, event.action, event.block.address, event.block.size, event.block.id.0)
 }
 
 use Action::{Free, Malloc};
@@ -36,7 +29,7 @@ fn lanes_are_merged_by_time_and_a_block_may_be_freed_by_another_thread() {
         ]
     );
     assert_eq!(outcome.pools[0].peak_bytes, 300);
-    assert_eq!(outcome.pools[0].peak_time_ns, EPOCH_NS + 20);
+    assert_eq!(outcome.pools[0].peak_time, EPOCH.later_by(20));
     assert_eq!(outcome.live_blocks().len(), 0);
 }
 
@@ -80,7 +73,7 @@ fn a_free_of_an_unknown_block_has_a_number_of_its_own_and_no_size() {
         [((1, 1, Free, 0x1000, 0, 1), false), ((2, 1, Malloc, 0x1000, 0, 2), true), ((3, 1, Free, 0x1000, 0, 2), true),]
     );
     assert_eq!(outcome.unmatched_frees, 1);
-    assert_eq!(outcome.pools[0].peak_time_ns, 0);
+    assert_eq!(outcome.pools[0].peak_time, TimestampNs::default());
 }
 
 #[test]
@@ -98,11 +91,11 @@ fn unmapping_the_middle_leaves_two_blocks_of_the_original_stack_and_thread() {
     assert_eq!(pieces, [(0x10_0000, 0x1000, 1), (0x10_2000, 0x2000, 1)]);
     for event in &events[2..] {
         assert!(event.synthetic && event.action == Malloc && event.at.stack == events[0].at.stack);
-        assert_eq!((event.at.time_ns, event.block.origin), (EPOCH_NS + 20, Origin::Mapping));
+        assert_eq!((event.at.time, event.block.origin), (EPOCH.later_by(20), Origin::Mapping));
     }
     assert_ne!(events[0].at.stack, StackId::NONE);
     // For a report on leaks the memory is as old as the mapping.
-    assert!(outcome.live_blocks().all(|block| block.made.time_ns == EPOCH_NS + 10));
+    assert!(outcome.live_blocks().all(|block| block.made.time == EPOCH.later_by(10)));
 }
 
 #[test]

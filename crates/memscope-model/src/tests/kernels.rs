@@ -305,7 +305,7 @@ proptest! {
                 && let NoteKind::Kernel { phase, name, stream, task } = note.kind
             {
                 let name = name.map_or("N/A", |name| name.text).to_owned();
-                told.push((note.at.time_ns, phase, name, stream.unwrap(), task.unwrap()));
+                told.push((note.at.time.0, phase, name, stream.unwrap(), task.unwrap()));
             }
             ControlFlow::Continue(())
         };

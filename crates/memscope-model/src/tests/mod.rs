@@ -11,7 +11,7 @@ mod properties;
 mod stacks;
 mod trace;
 
-use crate::{Action, BlockEvent, BlockId, Device, Origin, Outcome, Pool, Process};
+use crate::{Action, BlockEvent, BlockId, Device, Origin, Outcome, Pool, Process, TimestampNs};
 use memscope_testkit::SpoolBuilder;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -59,17 +59,17 @@ struct Sums {
     used: u64,
     blocks: u64,
     peak: u64,
-    peak_time_ns: u64,
+    peak_time: TimestampNs,
 }
 
 fn check_books(events: &[BlockEvent], outcome: &Outcome) {
     let mut live: BTreeMap<BlockId, BlockEvent> = BTreeMap::new();
     let mut pools: BTreeMap<(Device, Pool), Sums> = BTreeMap::new();
-    let (mut newest, mut time) = (0u64, 0);
+    let (mut newest, mut time) = (0u64, TimestampNs::default());
     for (index, event) in events.iter().enumerate() {
         assert!(event.at.event >= index as u64);
-        assert!(event.at.time_ns >= time);
-        time = event.at.time_ns;
+        assert!(event.at.time >= time);
+        time = event.at.time;
         let sums = pools.entry((event.block.device, event.block.pool)).or_default();
         match event.action {
             Action::Malloc => {
@@ -98,7 +98,7 @@ fn check_books(events: &[BlockEvent], outcome: &Outcome) {
         }
         assert_eq!(event.used, sums.used);
         if sums.used > sums.peak {
-            (sums.peak, sums.peak_time_ns) = (sums.used, event.at.time_ns);
+            (sums.peak, sums.peak_time) = (sums.used, event.at.time);
         }
     }
     let count = |wanted: fn(&BlockEvent) -> bool| events.iter().filter(|event| wanted(event)).count() as u64;
@@ -115,8 +115,8 @@ fn check_books(events: &[BlockEvent], outcome: &Outcome) {
     };
     assert_eq!(outcome.replaced_blocks, events.iter().filter(|event| replaced(event)).count() as u64);
     if outcome.notes == 0 {
-        assert_eq!(outcome.first_time_ns, events.first().map_or(0, |event| event.at.time_ns));
-        assert_eq!(outcome.last_time_ns, time);
+        assert_eq!(outcome.first_time, events.first().map(|event| event.at.time).unwrap_or_default());
+        assert_eq!(outcome.last_time, time);
     }
     let alive: Vec<_> = outcome.live_blocks().map(|block| (block.id, block.address, block.size)).collect();
     let expected: Vec<_> = live.values().map(|event| (event.block.id, event.block.address, event.block.size)).collect();
@@ -126,7 +126,7 @@ fn check_books(events: &[BlockEvent], outcome: &Outcome) {
         // A pool may have told its total and nothing else.
         let sums = pools.remove(&(usage.device, usage.pool)).unwrap_or_default();
         assert_eq!((usage.live_bytes, usage.live_blocks), (sums.used, sums.blocks));
-        assert_eq!((usage.peak_bytes, usage.peak_time_ns), (sums.peak, sums.peak_time_ns));
+        assert_eq!((usage.peak_bytes, usage.peak_time), (sums.peak, sums.peak_time));
         assert_eq!(usage.allocated_bytes - usage.freed_bytes, sums.used);
     }
     assert!(pools.is_empty(), "{:?}", outcome.pools);

@@ -3,7 +3,7 @@ use super::devices::notes;
 use super::{record, replay};
 use crate::{Access, Action, Device, NoteKind, Pool, Process, TraceEvent};
 use memscope_format::layout::{PROCESS_HEADER_SIZE, WINDOW_HEADER_SIZE, WINDOWS_FILE};
-use memscope_testkit::{AccessMode, EPOCH_NS, Phase, Space, SpoolBuilder, SystemKind, TensorOwner, UNKNOWN_DEVICE};
+use memscope_testkit::{AccessMode, EPOCH, Phase, Space, SpoolBuilder, SystemKind, TensorOwner, UNKNOWN_DEVICE};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ fn accesses(process: &mut Process) -> Vec<Brief> {
             && let NoteKind::Access(Access { name, block, .. }) = note.kind
         {
             let block = block.map(|block| (block.block.0, block.address));
-            found.push((note.at.time_ns - EPOCH_NS, note.device, name.map(|name| name.text.to_owned()), block));
+            found.push((note.at.time.since(EPOCH), note.device, name.map(|name| name.text.to_owned()), block));
         }
         ControlFlow::Continue(())
     };

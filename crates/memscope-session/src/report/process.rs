@@ -6,8 +6,8 @@ use crate::views::names::Names;
 use crate::{program_end, windows_home};
 use memscope_analysis::{Held, PointInTime, PoolTally, Usage};
 use memscope_model::{
-    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, Stacks, TraceInfo,
-    TraceSource, header_notes,
+    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, Stacks, TimestampNs,
+    TraceInfo, TraceSource, header_notes,
 };
 use memscope_symbols::Symbolizer;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct ProcessReport {
     pub run_id: u64,
     pub pid: u32,
     /// When the recording began, since the epoch.
-    pub start_ns: u64,
+    pub start: TimestampNs,
     pub executable: PathBuf,
     pub command: String,
     pub life: Life,
@@ -154,7 +154,7 @@ impl ProcessReport {
         let settings = process.settings();
         let stacks_recorded = settings.has_stacks();
         let stacks = stacks_recorded.then(|| process.stacks());
-        let contents = Contents::new(&analyses.usage, &outcome, info.start_realtime_ns, stacks, symbolizer, largest);
+        let contents = Contents::new(&analyses.usage, &outcome, info.start, stacks, symbolizer, largest);
         let mut notes = notes_of(info, directory, settings.has_python_stacks());
         if settings.cpu == Some(true) {
             notes.extend(own_allocator::note(&info.executable, &outcome));
@@ -164,7 +164,7 @@ impl ProcessReport {
             directory: directory.to_owned(),
             run_id: info.run_id,
             pid: info.pid,
-            start_ns: info.start_realtime_ns,
+            start: info.start,
             executable: info.executable.clone(),
             command: if info.command.is_empty() { info.executable.display().to_string() } else { info.command.clone() },
             life: Life::of(info),
@@ -190,16 +190,16 @@ impl ProcessReport {
         symbolizer: &mut Symbolizer,
         largest: &Largest,
     ) -> ProcessReport {
-        let TraceInfo { pid, start_ns, .. } = trace.info();
+        let TraceInfo { pid, start, .. } = trace.info();
         let stacks_recorded = !trace.stacks().is_empty();
         let stacks = stacks_recorded.then(|| trace.stacks());
-        let contents = Contents::new(&analyses.usage, &outcome, start_ns, stacks, symbolizer, largest);
+        let contents = Contents::new(&analyses.usage, &outcome, start, stacks, symbolizer, largest);
         outcome.forget_live_blocks();
         ProcessReport {
             directory: path.to_owned(),
             run_id: 0,
             pid,
-            start_ns,
+            start,
             executable: path.to_owned(),
             command: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
             life: Life::NotTold,
@@ -238,7 +238,7 @@ impl Contents {
     fn new(
         usage: &Usage,
         outcome: &Outcome,
-        start_ns: u64,
+        start: TimestampNs,
         stacks: Option<&Stacks>,
         symbolizer: &mut Symbolizer,
         largest: &Largest,
@@ -252,12 +252,12 @@ impl Contents {
             .map(|tally| {
                 let booked =
                     outcome.pools.iter().find(|usage| usage.device == tally.device && usage.pool == tally.pool);
-                pool_report(tally, booked, start_ns, usage, roll.as_mut())
+                pool_report(tally, booked, start, usage, roll.as_mut())
             })
             .collect();
         pools.sort_by_key(|pool| (pool.device, pool.pool));
         let refused = outcome.out_of_memory.iter().take(REFUSALS);
-        let refusals = refused.map(|refused| refusal(refused, start_ns, roll.as_mut())).collect();
+        let refusals = refused.map(|refused| refusal(refused, start, roll.as_mut())).collect();
         Contents { pools, refusals, names: roll.map(Roll::into_names).unwrap_or_default() }
     }
 }
@@ -266,7 +266,7 @@ impl Contents {
 fn pool_report(
     tally: &PoolTally,
     booked: Option<&PoolUsage>,
-    start_ns: u64,
+    start: TimestampNs,
     usage: &Usage,
     roll: Option<&mut Roll<'_>>,
 ) -> PoolReport {
@@ -276,7 +276,7 @@ fn pool_report(
         device: tally.device,
         pool: tally.pool,
         peak_bytes: tally.peak_bytes,
-        peak_after_ns: tally.peak_time_ns.saturating_sub(start_ns),
+        peak_after_ns: tally.peak_time.since(start),
         live_bytes: tally.live_bytes,
         live_blocks: tally.live_blocks,
         reserved: booked.and_then(|usage| usage.reserved_bytes.zip(usage.peak_reserved_bytes)),
@@ -295,12 +295,12 @@ fn pool_report(
     report
 }
 
-fn refusal(refused: &OutOfMemory, start_ns: u64, roll: Option<&mut Roll<'_>>) -> Refusal {
+fn refusal(refused: &OutOfMemory, start: TimestampNs, roll: Option<&mut Roll<'_>>) -> Refusal {
     Refusal {
         device: refused.device,
         bytes: refused.size,
         function: refused.call.name(),
-        after_ns: refused.time_ns.saturating_sub(start_ns),
+        after_ns: refused.time.since(start),
         driver_bytes: refused.driver_bytes,
         place: roll.map(|roll| roll.place(refused.stack)),
     }

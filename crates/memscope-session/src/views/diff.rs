@@ -286,12 +286,12 @@ mod tests {
     use super::super::profile::tests::profile;
     use super::super::reading::At;
     use super::*;
-    use memscope_model::{Device, Pool, TraceInfo};
+    use memscope_model::{Device, Pool, TimestampNs, TraceInfo};
     use proptest::prelude::*;
 
     fn view(stacks: &[(&[&str], u64, u64)]) -> View {
         let (profile, names) = profile(stacks);
-        let info = TraceInfo { pid: 1, command: "prog".to_owned(), start_ns: 0 };
+        let info = TraceInfo { pid: 1, command: "prog".to_owned(), start: TimestampNs::default() };
         let (device, pool, at) = (Device::Cpu, Pool::Host, At::Peak);
         View { info, device, pool, at, after_ns: 0, profile, names, stackless: false }
     }

@@ -6,7 +6,9 @@ use crate::report::quantity::{bytes, counted};
 use crate::workers;
 use memscope_analysis::{PointInTime, PoolTally, Usage};
 use memscope_dump::{Source, Sources, sources};
-use memscope_model::{Device, ModelError, Pool, STEP_TEXT, Stacks, Status, TraceInfo, TraceSource, survey_processes};
+use memscope_model::{
+    Device, ModelError, Pool, STEP_TEXT, Stacks, Status, TimestampNs, TraceInfo, TraceSource, survey_processes,
+};
 pub use memscope_symbols::Symbolizer;
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -38,12 +40,12 @@ pub enum At {
 }
 
 impl At {
-    fn point(self, start_ns: u64) -> PointInTime {
+    fn point(self, start: TimestampNs) -> PointInTime {
         match self {
             At::Peak => PointInTime::Peak,
             At::End | At::Total => PointInTime::End,
             At::Main => PointInTime::MainReturned,
-            At::After(ns) => PointInTime::Time(start_ns.saturating_add(ns)),
+            At::After(ns) => PointInTime::Time(start.later_by(ns)),
             At::Step(number) => PointInTime::StepEnd(number),
         }
     }
@@ -229,9 +231,9 @@ fn follow(
 ) -> Result<Passage, ModelError> {
     // Dump files say when they begin once their first row is known.
     if matches!(question.at, At::After(_)) {
-        while source.info().start_ns == 0 && source.step(&mut [])? == Status::More {}
+        while source.info().start == TimestampNs::default() && source.step(&mut [])? == Status::More {}
     }
-    let mut usage = Usage::at(&[question.at.point(source.info().start_ns)]);
+    let mut usage = Usage::at(&[question.at.point(source.info().start)]);
     let steps = source.run(&mut [&mut usage], progress)?.steps.count();
     let has_moment = match question.at {
         At::Step(asked) => asked <= steps,
@@ -275,7 +277,7 @@ pub fn view(
     let (device, pool) = (tally.device, tally.pool);
     let found = match question.at {
         At::Total => usage.allocated(device, pool),
-        at => usage.holdings(device, pool, at.point(info.start_ns)),
+        at => usage.holdings(device, pool, at.point(info.start)),
     };
     let holdings = match (found, question.at) {
         (Some(holdings), _) => holdings,
@@ -292,7 +294,7 @@ pub fn view(
         device,
         pool,
         at: question.at,
-        after_ns: holdings.time_ns.saturating_sub(info.start_ns),
+        after_ns: holdings.time.since(info.start),
         profile,
         names,
         stackless,
