@@ -1,6 +1,6 @@
 //! The wrapped functions: every answer, every caller, other allocators.
 use memscope_format::decode::EventKind;
-use memscope_format::record::Protection;
+use memscope_format::record::{HostAddr, Protection};
 use memscope_model::{Action, Origin};
 use memscope_tests::{Recorded, Recording, Workshop};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn mappings_are_recorded_as_they_are_made_cut_covered_and_moved() {
         EventKind::HostRemap { old: grown, old_size: PAGE, new: place + 60 * PAGE, new_size: PAGE },
     ];
     assert_eq!(events, expected);
-    let alive = |start: u64, pages: u64| {
+    let alive = |HostAddr(start): HostAddr, pages: u64| {
         let inside = process
             .outcome
             .live_blocks()
@@ -105,8 +105,8 @@ fn reserved_address_space_is_kept_apart_from_usable_memory() {
     let mut usable: Vec<(u64, u64)> = process
         .outcome
         .live_blocks()
-        .filter(|block| (heap..heap + 4096 * GIB).contains(&block.address))
-        .map(|block| (block.address - heap, block.size / MIB))
+        .filter(|block| (heap.0..heap.0 + 4096 * GIB).contains(&block.address))
+        .map(|block| (block.address - heap.0, block.size / MIB))
         .collect();
     usable.sort_unstable();
     assert_eq!(usable, [(GIB, 1), (GIB + 2 * MIB, 1), (2 * GIB + MIB, 4), (3 * GIB, 7)]);

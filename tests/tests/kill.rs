@@ -1,6 +1,7 @@
 //! A program that is killed leaves every event that had happened.
 use memscope_format::decode::{Event, EventKind};
 use memscope_format::layout::{SPOOL_DIRECTORY, WINDOWS_FILE};
+use memscope_format::record::HostAddr;
 use memscope_tests::{Recorder, Workshop, random, read_events};
 use std::fs::{self, File};
 use std::path::Path;
@@ -107,7 +108,7 @@ fn compare(events: &[Event], thread: u64, done: usize, ring: &[u8]) -> Result<()
         return Err(format!("{} events recorded, {done} had happened", events.len()));
     }
     let mut state = thread;
-    let mut slots = [0u64; SLOTS];
+    let mut slots = [HostAddr(0); SLOTS];
     for (index, event) in events.iter().enumerate() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let choice = state >> 33;
@@ -116,12 +117,12 @@ fn compare(events: &[Event], thread: u64, done: usize, ring: &[u8]) -> Result<()
         let logged = (index < done && index + RING > done).then(|| word(ring, index % RING * 8));
         let expected_size = choice % 5000;
         match event.kind {
-            EventKind::HostAlloc { address, size } if *slot == 0 && size == expected_size => *slot = address,
-            EventKind::HostFree { address } if *slot == address && address != 0 => *slot = 0,
-            kind => return Err(format!("event {index} of {done}: {kind:?}, slot {slot:#x}, size {expected_size}")),
+            EventKind::HostAlloc { address, size } if *slot == HostAddr(0) && size == expected_size => *slot = address,
+            EventKind::HostFree { address } if *slot == address && address != HostAddr(0) => *slot = HostAddr(0),
+            kind => return Err(format!("event {index} of {done}: {kind:?}, slot {slot:x?}, size {expected_size}")),
         }
         let (EventKind::HostAlloc { address, .. } | EventKind::HostFree { address }) = event.kind else { continue };
-        if logged.is_some_and(|logged| logged != address) {
+        if logged.is_some_and(|logged| logged != address.0) {
             return Err(format!("event {index} of {done}: {:?}, but the log says {logged:x?}", event.kind));
         }
     }

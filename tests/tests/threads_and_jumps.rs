@@ -1,5 +1,6 @@
 //! Threads that come and go, frames that are left by jumps and exceptions.
 use memscope_format::decode::EventKind;
+use memscope_format::record::HostAddr;
 use memscope_tests::{Recording, Workshop};
 use std::collections::BTreeMap;
 use std::fs;
@@ -120,11 +121,11 @@ fn jumps_out_of_the_recorder_itself_leave_a_readable_recording() {
         assert_eq!(process.outcome.damage, []);
         assert_eq!(process.outcome.events_without_stack, 0);
         // The allocator counts upwards, so every address but those of a few early blocks rises with time.
-        let mut last = 0;
+        let mut last = HostAddr(0);
         let mut count = 0;
         for event in &process.raw {
             if let EventKind::HostAlloc { address, size: 105 } = event.kind {
-                assert!(address > last, "{address:#x} after {last:#x}, event {count}");
+                assert!(address > last, "{address:x?} after {last:x?}, event {count}");
                 assert_eq!((address - last) % 16, 0);
                 (last, count) = (address, count + 1);
             }

@@ -177,7 +177,7 @@ pub(crate) fn write_note(
         }
         NoteKind::AtbOperator { phase, operator } => {
             attributes.push(key::PATH, Value::Text(operator.path.unwrap_or(NOT_APPLICABLE)));
-            attributes.push(key::WORKSPACE, Value::Address(operator.workspace));
+            attributes.push(key::WORKSPACE, Value::Address(operator.workspace.0));
             attributes.push(key::WORKSPACE_SIZE, Value::Integer(operator.workspace_size));
             let event_type = match phase {
                 Phase::Start => EventType::ATB_START,
@@ -272,7 +272,7 @@ fn write_access(
     if let Some(block) = access.block {
         attributes.push(key::ALLOCATION_ID, Value::Integer(block.block.0));
     }
-    attributes.push(key::ADDRESS, Value::Address(access.address));
+    attributes.push(key::ADDRESS, Value::Address(access.address.0));
     attributes.push(key::SIZE, Value::Integer(access.size));
     attributes.push(key::TYPE, Value::Text(value::BY_ATB));
     attributes.push(key::ELEMENT_TYPE, Value::Text(&dtype));
@@ -280,8 +280,8 @@ fn write_access(
     attributes.push(key::SHAPE, Value::Text(&shape));
     // The viewer knows an access by its block's number and address together, so there it goes by the block's.
     let pointer = match access.block {
-        Some(block) if router.is_for_viewer() => block.address,
-        _ => access.address,
+        Some(block) if router.is_for_viewer() => block.address.0,
+        _ => access.address.0,
     };
     let row = Row {
         id: note.at.event,

@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, Path};
 use memscope_format::record::{
-    AccessMode, Execution, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceDevice, StackRef, SystemKind,
-    TensorOwner,
+    AccessMode, DevAddr, Execution, HostAddr, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceAddr,
+    SpaceDevice, StackRef, SystemKind, TensorOwner,
 };
 use std::hint::black_box;
 
@@ -21,10 +21,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let records = [
         (
             "device_alloc",
-            Extended::DeviceAlloc { space, device: SpaceDevice(device), address, size, attributes: 7, stack },
+            Extended::DeviceAlloc {
+                space,
+                device: SpaceDevice(device),
+                address: SpaceAddr(address),
+                size,
+                attributes: 7,
+                stack,
+            },
         ),
-        ("device_free", Extended::DeviceFree { space, address, stack }),
-        ("host_map", Extended::HostMap { address, size, protection, stack }),
+        ("device_free", Extended::DeviceFree { space, address: SpaceAddr(address), stack }),
+        ("host_map", Extended::HostMap { address: HostAddr(address), size, protection, stack }),
         ("launch", Extended::Launch),
         ("task", Extended::Task { device: PhysicalDevice(device), stream: 3, task: 70, name: 0x1234_5678_9abc }),
         ("mark", Extended::Mark { text: b"step start" }),
@@ -35,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Extended::AtbOperatorStart {
                 launch: 900,
                 device: LogicalDevice(device),
-                workspace: address,
+                workspace: DevAddr(address),
                 workspace_size: size,
                 stack,
                 path,
@@ -49,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 mode: AccessMode::Read,
                 owner: TensorOwner::AtbKernel,
                 device: LogicalDevice(device),
-                address,
+                address: DevAddr(address),
                 size,
                 dtype: 1,
                 format: 2,
@@ -76,7 +83,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     encode::extended(out, &mut last, ticks, record)
                 }
                 None if window.len() < MAX_EVENT => out,
-                None => encode::host_alloc(out, &mut last, ticks, black_box(0x5000), black_box(64), black_box(stack)),
+                None => encode::host_alloc(
+                    out,
+                    &mut last,
+                    ticks,
+                    black_box(HostAddr(0x5000)),
+                    black_box(64),
+                    black_box(stack),
+                ),
             }
         };
     }

@@ -117,6 +117,54 @@ pub const HOST_DEVICE: u32 = 10_000;
 /// In every numbering: the device nobody said.
 pub const UNKNOWN_DEVICE: u32 = 9_999;
 
+/// An address in the program's own memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct HostAddr(pub u64);
+
+/// An address in a device's memory: what the driver and pools hand out and kernels are given.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct DevAddr(pub u64);
+
+/// Where a block is, as those number it who hand it out: it says nothing without the [`Space`]. An address of the device;
+/// of physical memory its handle; of registered memory the host's address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct SpaceAddr(pub u64);
+
+/// So many bytes behind it.
+impl core::ops::Add<u64> for HostAddr {
+    type Output = HostAddr;
+
+    #[inline(always)]
+    fn add(self, bytes: u64) -> HostAddr {
+        HostAddr(self.0 + bytes)
+    }
+}
+
+/// The bytes between.
+impl core::ops::Sub for HostAddr {
+    type Output = u64;
+
+    #[inline(always)]
+    fn sub(self, start: HostAddr) -> u64 {
+        self.0 - start.0
+    }
+}
+
+macro_rules! addresses {
+    ($($address:ident),*) => {
+        $(impl From<u64> for $address {
+            #[inline(always)]
+            fn from(number: u64) -> $address {
+                $address(number)
+            }
+        })*
+    };
+}
+addresses!(HostAddr, DevAddr, SpaceAddr);
+
 /// A device as the machine and its driver number it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]

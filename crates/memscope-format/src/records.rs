@@ -49,25 +49,25 @@ macro_rules! records {
             }
             // What happened in the process.
             events {
-                6 HOST_UNMAP HostUnmap { address: u64 as Word, size: u64 as Varint } with Stack(stack: StackRef);
+                6 HOST_UNMAP HostUnmap { address: HostAddr as Word, size: u64 as Varint } with Stack(stack: StackRef);
                 /// A mapping was moved or resized: whatever was mapped at `old` is at `new`; whether it was anonymous memory, only its
                 /// history tells.
                 7 HOST_REMAP HostRemap {
-                    old: u64 as Word,
+                    old: HostAddr as Word,
                     old_size: u64 as Varint,
-                    new: u64 as Word,
+                    new: HostAddr as Word,
                     new_size: u64 as Varint,
                 } with Stack(stack: StackRef);
                 /// Anonymous memory was mapped.
                 8 HOST_MAP HostMap {
-                    address: u64 as Word,
+                    address: HostAddr as Word,
                     size: u64 as Varint,
                     protection: Protection as Byte,
                 } with Stack(stack: StackRef);
                 /// `mprotect`: another protection for whatever is mapped there; whether that is anonymous memory, only its history
                 /// tells.
                 9 HOST_PROTECT HostProtect {
-                    address: u64 as Word,
+                    address: HostAddr as Word,
                     size: u64 as Varint,
                     protection: Protection as Byte,
                 } with Stack(stack: StackRef);
@@ -75,13 +75,13 @@ macro_rules! records {
                 16 DEVICE_ALLOC DeviceAlloc {
                     space: Space as Byte,
                     device: SpaceDevice as Varint,
-                    address: u64 as DeviceAddress,
+                    address: SpaceAddr as DeviceAddress,
                     size: u64 as Varint,
                     attributes: u32 as Varint,
                 } with Stack(stack: StackRef);
                 17 DEVICE_FREE DeviceFree {
                     space: Space as Byte,
-                    address: u64 as DeviceAddress,
+                    address: SpaceAddr as DeviceAddress,
                 } with Stack(stack: StackRef);
                 /// What a pool has reserved from now on.
                 18 POOL_TOTAL PoolTotal { space: Space as Byte, device: SpaceDevice as Varint, total: u64 as Varint };
@@ -114,7 +114,7 @@ macro_rules! records {
                 64 ATB_OPERATOR_START AtbOperatorStart {
                     launch: u64 as Varint,
                     device: LogicalDevice as Varint,
-                    workspace: u64 as DeviceAddress,
+                    workspace: DevAddr as DeviceAddress,
                     workspace_size: u64 as Varint,
                 } with Operator(stack: StackRef, path: Path<'a>, name: &'a [u8]);
                 65 ATB_OPERATOR_END AtbOperatorEnd { launch: u64 as Varint };
@@ -124,25 +124,25 @@ macro_rules! records {
                     mode: AccessMode as Byte,
                     owner: TensorOwner as Byte,
                     device: LogicalDevice as Varint,
-                    address: u64 as DeviceAddress,
+                    address: DevAddr as DeviceAddress,
                     size: u64 as Varint,
                 } with Tensor(dtype: i32, format: i32, dimensions: &'a [i64]);
                 /// A pool took a range of memory to hand out.
                 68 HEAP Heap {
                     space: Space as Byte,
                     device: SpaceDevice as Varint,
-                    address: u64 as DeviceAddress,
+                    address: DevAddr as DeviceAddress,
                     size: u64 as Varint,
                 };
                 /// A pool gave up the heap that begins there.
-                69 HEAP_END HeapEnd { space: Space as Byte, address: u64 as DeviceAddress };
+                69 HEAP_END HeapEnd { space: Space as Byte, address: DevAddr as DeviceAddress };
                 /// The program asks what the memory of a device is at this moment.
                 80 SNAPSHOT Snapshot { device: LogicalDevice as Varint } with Label(name: &'a [u8]);
             }
             // Events that are no longer written, and what they lack.
             superseded {
                 /// Before protections were recorded, all mapped memory counted.
-                5 OLD_HOST_MAP HostMap { address: u64 as Word, size: u64 as Varint } with Stack(stack: StackRef),
+                5 OLD_HOST_MAP HostMap { address: HostAddr as Word, size: u64 as Varint } with Stack(stack: StackRef),
                     without { protection: Protection::READ_WRITE };
             }
         }

@@ -1,17 +1,18 @@
 //! A set of addresses, kept as ranges.
+use memscope_format::record::HostAddr;
 use std::collections::BTreeMap;
 
 /// Ranges that neither overlap nor touch.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct AddressRanges {
     /// Ends by start.
-    ranges: BTreeMap<u64, u64>,
+    ranges: BTreeMap<HostAddr, HostAddr>,
     bytes: u64,
     most_bytes: u64,
 }
 
 impl AddressRanges {
-    pub(crate) fn insert(&mut self, start: u64, end: u64) {
+    pub(crate) fn insert(&mut self, start: HostAddr, end: HostAddr) {
         let (mut first, mut last) = (start, end);
         // Those that overlap the new one or touch it become part of it.
         while let Some((&known_start, &known_end)) = self.ranges.range(..=last).next_back()
@@ -27,7 +28,7 @@ impl AddressRanges {
     }
 
     /// Takes out what lies in `start..end`, and returns it in ascending order.
-    pub(crate) fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn remove(&mut self, start: HostAddr, end: HostAddr) -> Vec<(HostAddr, HostAddr)> {
         let mut removed = Vec::new();
         while let Some((&known_start, &known_end)) = self.ranges.range(..end).next_back()
             && known_end > start
@@ -41,12 +42,12 @@ impl AddressRanges {
             }
             removed.push((known_start.max(start), known_end.min(end)));
         }
-        self.bytes -= removed.iter().map(|(start, end)| end - start).sum::<u64>();
+        self.bytes -= removed.iter().map(|(start, end)| *end - *start).sum::<u64>();
         removed.reverse();
         removed
     }
 
-    pub(crate) fn contains(&self, address: u64) -> bool {
+    pub(crate) fn contains(&self, address: HostAddr) -> bool {
         self.ranges.range(..=address).next_back().is_some_and(|(_, end)| *end > address)
     }
 
@@ -73,18 +74,18 @@ mod tests {
             for (insert, start, length) in steps {
                 let touched: Vec<u64> = (start..start + length).collect();
                 if insert {
-                    ranges.insert(start, start + length);
+                    ranges.insert(HostAddr(start), HostAddr(start + length));
                     simple.extend(&touched);
                 } else {
                     let removed: Vec<u64> =
-                        ranges.remove(start, start + length).into_iter().flat_map(|(start, end)| start..end).collect();
+                        ranges.remove(HostAddr(start), HostAddr(start + length)).into_iter().flat_map(|(start, end)| start.0..end.0).collect();
                     let expected: Vec<u64> = touched.into_iter().filter(|address| simple.remove(address)).collect();
                     prop_assert_eq!(removed, expected);
                 }
                 most = most.max(simple.len() as u64);
                 prop_assert_eq!(ranges.bytes(), (simple.len() as u64, most));
-                prop_assert!((0..90).all(|address| ranges.contains(address) == simple.contains(&address)));
-                let known: Vec<(u64, u64)> = ranges.ranges.iter().map(|(start, end)| (*start, *end)).collect();
+                prop_assert!((0..90).all(|address| ranges.contains(HostAddr(address)) == simple.contains(&address)));
+                let known: Vec<(HostAddr, HostAddr)> = ranges.ranges.iter().map(|(start, end)| (*start, *end)).collect();
                 prop_assert!(known.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?} touch", known);
             }
         }

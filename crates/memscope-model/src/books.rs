@@ -2,7 +2,7 @@
 use crate::device_books::DeviceBooks;
 use crate::host_books::HostBooks;
 use crate::state;
-use crate::{AccessedBlock, Action, Block, BlockEvent, BlockId, Device, Moment, Pool, PoolUsage, Selection};
+use crate::{AccessedBlock, Action, Block, BlockEvent, BlockId, DevAddr, Device, Moment, Pool, PoolUsage, Selection};
 use std::ops::ControlFlow;
 
 /// The books of all pools. They turn recorded events into events of blocks; each change of them is followed by its one
@@ -112,7 +112,7 @@ impl state::Books for BooksView<'_> {
         }
     }
 
-    fn around(&self, device: Device, address: u64) -> Option<AccessedBlock> {
+    fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock> {
         self.devices.around(device, address)
     }
 }

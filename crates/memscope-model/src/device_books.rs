@@ -5,7 +5,7 @@ use crate::{
     AccessedBlock, Action, Block, BlockEvent, BlockId, Device, Moment, Origin, OwnerId, Pool, PoolUsage, Selection,
     SnapshotMemory, StackId,
 };
-use memscope_format::record::Space;
+use memscope_format::record::{DevAddr, Space, SpaceAddr};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -14,9 +14,9 @@ use std::ops::ControlFlow;
 #[derive(Debug, Default)]
 pub(crate) struct DeviceBooks {
     /// In order, so that the block around an address is near it.
-    live: BTreeMap<(Space, u64), Live>,
+    live: BTreeMap<(Space, SpaceAddr), Live>,
     /// What pools that tell each of their heaps hold, by where it begins.
-    heaps: BTreeMap<(Space, u64), Heap>,
+    heaps: BTreeMap<(Space, DevAddr), Heap>,
     /// Few, and found by [`Live::pool`] where it matters.
     pools: Vec<PoolUsage>,
 }
@@ -43,7 +43,7 @@ struct Heap {
 pub(crate) struct Allocation {
     pub(crate) space: Space,
     pub(crate) device: Device,
-    pub(crate) address: u64,
+    pub(crate) address: SpaceAddr,
     pub(crate) size: u64,
     pub(crate) attributes: u32,
 }
@@ -101,7 +101,7 @@ impl DeviceBooks {
         &mut self,
         now: Moment,
         space: Space,
-        address: u64,
+        address: SpaceAddr,
         counts: &mut Counts,
         emit: Emit<'_>,
     ) -> ControlFlow<()> {
@@ -139,7 +139,7 @@ impl DeviceBooks {
     }
 
     /// A pool took a heap. One at the same place is gone without a word: the memory is counted once.
-    pub(crate) fn heap(&mut self, space: Space, device: Device, address: u64, size: u64, counts: &mut Counts) {
+    pub(crate) fn heap(&mut self, space: Space, device: Device, address: DevAddr, size: u64, counts: &mut Counts) {
         let pool = self.pool_index(device, Pool::of(space, device));
         if let Some(old) = self.heaps.remove(&(space, address)) {
             self.change_reserved(old.pool, |reserved| reserved.saturating_sub(old.size));
@@ -158,14 +158,14 @@ impl DeviceBooks {
         &mut self,
         now: Moment,
         space: Space,
-        address: u64,
+        address: DevAddr,
         counts: &mut Counts,
         emit: Emit<'_>,
     ) -> ControlFlow<()> {
         let Some(heap) = self.heaps.remove(&(space, address)) else { return ControlFlow::Continue(()) };
         self.change_reserved(heap.pool, |reserved| reserved.saturating_sub(heap.size));
-        let end = address.saturating_add(heap.size);
-        while let Some((&(_, region), &live)) = self.live.range((space, address)..(space, end)).next() {
+        let (start, end) = (SpaceAddr(address.0), SpaceAddr(address.0.saturating_add(heap.size)));
+        while let Some((&(_, region), &live)) = self.live.range((space, start)..(space, end)).next() {
             self.live.remove(&(space, region));
             self.emit_free(now, region, live, false, counts, emit)?;
         }
@@ -173,21 +173,21 @@ impl DeviceBooks {
     }
 
     /// The smallest live block of `device` (any, if that is unknown) around `address`. Handles are not addresses.
-    pub(crate) fn around(&self, device: Device, address: u64) -> Option<AccessedBlock> {
+    pub(crate) fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock> {
         /// Blocks of a pool do not overlap; of those that do all the same, this many are looked at.
         const NEAR: usize = 16;
         const ADDRESSED: [Space; 5] =
             [Space::Driver, Space::PtaCaching, Space::PtaWorkspace, Space::Atb, Space::MindSpore];
-        let holds = |start: u64, live: &Live| {
+        let holds = |start: SpaceAddr, live: &Live| {
             let on = self.pools[live.pool].device;
-            address - start < live.size && (device == Device::Unknown || on == device)
+            address.0 - start.0 < live.size && (device == Device::Unknown || on == device)
         };
         let around = |space| {
-            let before = self.live.range((space, 0)..=(space, address)).rev().take(NEAR);
+            let before = self.live.range((space, SpaceAddr(0))..=(space, SpaceAddr(address.0))).rev().take(NEAR);
             before.filter(|((_, start), live)| holds(*start, live)).min_by_key(|(_, live)| live.size)
         };
         let ((_, start), live) = ADDRESSED.into_iter().filter_map(around).min_by_key(|(_, live)| live.size)?;
-        Some(AccessedBlock { block: live.block, address: *start, device: self.pools[live.pool].device })
+        Some(AccessedBlock { block: live.block, address: DevAddr(start.0), device: self.pools[live.pool].device })
     }
 
     fn change_reserved(&mut self, pool: usize, change: impl FnOnce(u64) -> u64) {
@@ -210,10 +210,19 @@ impl DeviceBooks {
         self.live.iter().map(|((_, address), live)| self.block(*address, live))
     }
 
-    fn block(&self, address: u64, live: &Live) -> Block {
+    fn block(&self, address: SpaceAddr, live: &Live) -> Block {
         let PoolUsage { device, pool, .. } = self.pools[live.pool];
         let owner = OwnerId::of(pool, live.origin);
-        Block { id: live.block, device, pool, origin: live.origin, address, size: live.size, made: live.made, owner }
+        Block {
+            id: live.block,
+            device,
+            pool,
+            origin: live.origin,
+            address: address.0,
+            size: live.size,
+            made: live.made,
+            owner,
+        }
     }
 
     fn pool_index(&mut self, device: Device, pool: Pool) -> usize {
@@ -227,7 +236,7 @@ impl DeviceBooks {
     fn emit_free(
         &mut self,
         now: Moment,
-        address: u64,
+        address: SpaceAddr,
         live: Live,
         synthetic: bool,
         counts: &mut Counts,

@@ -1,5 +1,5 @@
 //! What happened to memory, and in which words.
-use crate::{Moment, Name};
+use crate::{DevAddr, Moment, Name};
 use memscope_format::record::Space;
 pub use memscope_format::record::{AccessMode, Phase, TensorOwner};
 use std::fmt;
@@ -226,7 +226,7 @@ pub struct AtbOperator<'e> {
     pub name: Option<Name<'e>>,
     /// Where ATB would save its tensors: says which part of the model, and in which execution.
     pub path: Option<&'e str>,
-    pub workspace: u64,
+    pub workspace: DevAddr,
     /// Intermediate tensors included.
     pub workspace_size: u64,
 }
@@ -238,7 +238,7 @@ pub struct Access<'e> {
     pub owner: TensorOwner,
     /// The operator or kernel.
     pub name: Option<Name<'e>>,
-    pub address: u64,
+    pub address: DevAddr,
     pub size: u64,
     /// The smallest live block the address lies in.
     pub block: Option<AccessedBlock>,
@@ -252,7 +252,7 @@ pub struct Access<'e> {
 pub struct AccessedBlock {
     pub block: BlockId,
     /// Where it begins.
-    pub address: u64,
+    pub address: DevAddr,
     pub device: Device,
 }
 

@@ -6,7 +6,7 @@ use crate::{
     TimestampNs,
 };
 use memscope_format::decode::EventKind;
-use memscope_format::record::Protection;
+use memscope_format::record::{HostAddr, Protection};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,13 +21,13 @@ struct Live {
 
 impl Live {
     #[inline(always)]
-    fn block(&self, origin: Origin, address: u64) -> Block {
+    fn block(&self, origin: Origin, address: HostAddr) -> Block {
         Block {
             id: self.block,
             device: Device::Cpu,
             pool: Pool::Host,
             origin,
-            address,
+            address: address.0,
             size: self.size,
             made: self.made,
             owner: OwnerId::NONE,
@@ -39,11 +39,11 @@ impl Live {
 #[derive(Debug)]
 pub(crate) struct HostBooks {
     /// Heap blocks by address.
-    heap: FxHashMap<u64, Live>,
+    heap: FxHashMap<HostAddr, Live>,
     /// The newest free of an address, for some addresses.
     last_frees: [LastFree; LAST_FREES],
     /// Usable mappings by start; they never overlap.
-    mappings: BTreeMap<u64, Live>,
+    mappings: BTreeMap<HostAddr, Live>,
     /// Anonymous mappings without access: address space, not memory. Has nothing in common with `mappings`.
     pub(crate) reserved: AddressRanges,
     usage: PoolUsage,
@@ -67,13 +67,13 @@ const LAST_FREES: usize = 1024;
 
 #[derive(Clone, Copy, Default, Debug)]
 struct LastFree {
-    address: u64,
+    address: HostAddr,
     time: TimestampNs,
     thread: u32,
 }
 
-fn freed_place(address: u64) -> usize {
-    (address >> 4) as usize % LAST_FREES
+fn freed_place(address: HostAddr) -> usize {
+    (address.0 >> 4) as usize % LAST_FREES
 }
 
 /// The kernel unmaps whole pages. Pages may be larger than this, but never smaller.
@@ -138,7 +138,7 @@ impl HostBooks {
     /// Whether the event cannot be what happened next: an allocation of a live address, or a free of one that is not.
     /// Gives the address, and whether the free is what is missing.
     #[inline]
-    pub(crate) fn contradiction(&self, kind: EventKind) -> Option<(u64, bool)> {
+    pub(crate) fn contradiction(&self, kind: EventKind) -> Option<(HostAddr, bool)> {
         match kind {
             EventKind::HostAlloc { address, .. } => self.heap.contains_key(&address).then_some((address, true)),
             EventKind::HostFree { address } => (!self.heap.contains_key(&address)).then_some((address, false)),
@@ -147,7 +147,7 @@ impl HostBooks {
     }
 
     /// Whether another thread freed this address since `since`, as far as that is remembered.
-    pub(crate) fn was_freed_by_another(&self, address: u64, thread: u32, since: TimestampNs) -> bool {
+    pub(crate) fn was_freed_by_another(&self, address: HostAddr, thread: u32, since: TimestampNs) -> bool {
         let last = &self.last_frees[freed_place(address)];
         last.address == address && last.thread != thread && last.time >= since
     }
@@ -165,7 +165,7 @@ impl HostBooks {
     fn alloc(
         &mut self,
         now: Moment,
-        address: u64,
+        address: HostAddr,
         size: u64,
         counts: &mut Counts,
         emit: &mut impl Emit,
@@ -186,7 +186,7 @@ impl HostBooks {
         self.emit_malloc(now, live.block(Origin::Heap, address), false, counts, emit)
     }
 
-    fn free(&mut self, now: Moment, address: u64, counts: &mut Counts, emit: &mut impl Emit) -> ControlFlow<()> {
+    fn free(&mut self, now: Moment, address: HostAddr, counts: &mut Counts, emit: &mut impl Emit) -> ControlFlow<()> {
         match self.heap.remove(&address) {
             Some(live) => {
                 self.last_frees[freed_place(address)] = LastFree { address, time: now.time, thread: now.thread };
@@ -199,7 +199,7 @@ impl HostBooks {
     fn map(
         &mut self,
         now: Moment,
-        address: u64,
+        address: HostAddr,
         size: u64,
         counts: &mut Counts,
         emit: &mut impl Emit,
@@ -217,7 +217,7 @@ impl HostBooks {
     fn reserve(
         &mut self,
         now: Moment,
-        address: u64,
+        address: HostAddr,
         size: u64,
         counts: &mut Counts,
         emit: &mut impl Emit,
@@ -233,7 +233,7 @@ impl HostBooks {
     fn protect(
         &mut self,
         now: Moment,
-        address: u64,
+        address: HostAddr,
         size: u64,
         protection: Protection,
         counts: &mut Counts,
@@ -251,9 +251,9 @@ impl HostBooks {
             }
             return ControlFlow::Continue(());
         }
-        let usable = self.mappings.range(..end).rev().take_while(|(address, live)| *address + live.size > start);
-        let taken: Vec<(u64, u64)> =
-            usable.map(|(address, live)| (start.max(*address), end.min(address + live.size))).collect();
+        let usable = self.mappings.range(..end).rev().take_while(|(address, live)| **address + live.size > start);
+        let taken: Vec<(HostAddr, HostAddr)> =
+            usable.map(|(address, live)| (start.max(*address), end.min(*address + live.size))).collect();
         self.end_mappings(now, start, end, false, counts, emit)?;
         for (start, end) in taken {
             self.reserved.insert(start, end);
@@ -265,8 +265,8 @@ impl HostBooks {
     fn remap(
         &mut self,
         now: Moment,
-        (old, old_size): (u64, u64),
-        (new, new_size): (u64, u64),
+        (old, old_size): (HostAddr, u64),
+        (new, new_size): (HostAddr, u64),
         counts: &mut Counts,
         emit: &mut impl Emit,
     ) -> ControlFlow<()> {
@@ -287,8 +287,8 @@ impl HostBooks {
     fn unmap(
         &mut self,
         now: Moment,
-        start: u64,
-        end: u64,
+        start: HostAddr,
+        end: HostAddr,
         synthetic: bool,
         counts: &mut Counts,
         emit: &mut impl Emit,
@@ -302,8 +302,8 @@ impl HostBooks {
     fn end_mappings(
         &mut self,
         now: Moment,
-        start: u64,
-        end: u64,
+        start: HostAddr,
+        end: HostAddr,
         synthetic: bool,
         counts: &mut Counts,
         emit: &mut impl Emit,
@@ -329,9 +329,9 @@ impl HostBooks {
     }
 
     /// A mapping that reaches into `start..end`.
-    fn mapping_in(&self, start: u64, end: u64) -> Option<(u64, Live)> {
+    fn mapping_in(&self, start: HostAddr, end: HostAddr) -> Option<(HostAddr, Live)> {
         let (address, live) = self.mappings.range(..end).next_back()?;
-        (address + live.size > start).then_some((*address, *live))
+        (*address + live.size > start).then_some((*address, *live))
     }
 
     #[inline(always)]
@@ -396,7 +396,7 @@ impl HostBooks {
     fn emit_unmatched(
         &mut self,
         now: Moment,
-        address: u64,
+        address: HostAddr,
         counts: &mut Counts,
         emit: &mut impl Emit,
     ) -> ControlFlow<()> {
@@ -425,7 +425,7 @@ fn begin(now: Moment, size: u64, counts: &mut Counts) -> Live {
 }
 
 /// The addresses a mapping call touches; `None` if no call can.
-fn page_range(address: u64, size: u64) -> Option<(u64, u64)> {
-    let end = address.checked_add(size)?.checked_next_multiple_of(SMALLEST_PAGE)?;
-    (size > 0).then_some((address, end))
+fn page_range(address: HostAddr, size: u64) -> Option<(HostAddr, HostAddr)> {
+    let end = address.0.checked_add(size)?.checked_next_multiple_of(SMALLEST_PAGE)?;
+    (size > 0).then_some((address, HostAddr(end)))
 }

@@ -403,5 +403,6 @@ mod tests {
         assert!(lane.definitions.forgotten.is_empty());
     }
 
-    const NOTHING: memscope_format::decode::EventKind = memscope_format::decode::EventKind::HostFree { address: 0 };
+    const NOTHING: memscope_format::decode::EventKind =
+        memscope_format::decode::EventKind::HostFree { address: crate::HostAddr(0) };
 }

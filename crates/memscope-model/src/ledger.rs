@@ -4,9 +4,9 @@ use crate::outcome::PoolUsage;
 use crate::state;
 use crate::trace::Fan;
 use crate::{
-    AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, Device, KernelPhase, Moment, Names, NoteEvent, NoteKind,
-    Origin, OutOfMemory, Outcome, OwnerId, Owners, Pool, RefusedCall, Selection, StackId, Stacks, State, Steps,
-    TimestampNs, TraceEvent, TraceSink,
+    AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, DevAddr, Device, KernelPhase, Moment, Names, NoteEvent,
+    NoteKind, Origin, OutOfMemory, Outcome, OwnerId, Owners, Pool, RefusedCall, Selection, StackId, Stacks, State,
+    Steps, TimestampNs, TraceEvent, TraceSink,
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -372,7 +372,7 @@ impl state::Books for LedgerBooks {
         self.pool_places.get(&(device, pool)).map(|place| self.pools[*place])
     }
 
-    fn around(&self, device: Device, address: u64) -> Option<AccessedBlock> {
+    fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock> {
         const ADDRESSED: [Pool; 5] = [Pool::Hal, Pool::PtaCaching, Pool::PtaWorkspace, Pool::Atb, Pool::MindSpore];
         let devices: Vec<Device> = match device {
             Device::Unknown => self.pools.iter().map(|usage| usage.device).collect(),
@@ -381,12 +381,12 @@ impl state::Books for LedgerBooks {
         let places = devices.iter().flat_map(|device| ADDRESSED.map(|pool| (*device, pool)));
         let near = |(device, pool): (Device, Pool)| {
             let first = (device, pool, Numbering::Addresses, 0);
-            let before = self.on_devices.range(first..=(device, pool, Numbering::Addresses, address)).rev().take(16);
+            let before = self.on_devices.range(first..=(device, pool, Numbering::Addresses, address.0)).rev().take(16);
             let blocks = before.filter_map(|(_, id)| self.live.get(id));
-            blocks.filter(|block| address - block.address < block.size).min_by_key(|block| block.size)
+            blocks.filter(|block| address.0 - block.address < block.size).min_by_key(|block| block.size)
         };
         let block = places.filter_map(near).min_by_key(|block| block.size)?;
-        Some(AccessedBlock { block: block.id, address: block.address, device: block.device })
+        Some(AccessedBlock { block: block.id, address: DevAddr(block.address), device: block.device })
     }
 }
 
@@ -462,9 +462,9 @@ mod tests {
         let outcome = ledger.outcome();
         assert_eq!((outcome.replaced_blocks, outcome.pools[0].live_bytes), (2, 30));
         assert!(ledger.malloc(at(6), block(Some(2), 0x100, 30), &mut []).is_continue());
-        let around = ledger.state().around(Device::Unknown, 0x110).expect("inside");
-        assert_eq!((around.block, around.address), (BlockId(2), 0x100));
-        assert_eq!(ledger.state().around(Device::Npu(1), 0x11e), None);
+        let around = ledger.state().around(Device::Unknown, DevAddr(0x110)).expect("inside");
+        assert_eq!((around.block, around.address), (BlockId(2), DevAddr(0x100)));
+        assert_eq!(ledger.state().around(Device::Npu(1), DevAddr(0x11e)), None);
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub use ledger::{Circumstances, Ledger, NewBlock, OldBlock};
 pub use memscope_format::decode::{ProcessInfo, ProcessState};
 pub use memscope_format::layout::notes as header_notes;
 pub use memscope_format::layout::{SPOOL_DIRECTORY, WINDOWS_FILE};
-pub use memscope_format::record::TimestampNs;
+pub use memscope_format::record::{DevAddr, HostAddr, TimestampNs};
 pub use memscope_format::settings::{self as record_settings, RecordSettings};
 pub use names::{Name, NameId, Names};
 pub use outcome::{OutOfMemory, Outcome, PoolUsage};

@@ -1,5 +1,5 @@
 //! Operators that have begun and not ended, and the names of kernels.
-use crate::{AtbOperator, Device, NameId, Names};
+use crate::{AtbOperator, DevAddr, Device, NameId, Names};
 use rustc_hash::FxHashMap;
 
 /// Operators that are at work, by the number of their launch. An operator that is left by an exception never ends.
@@ -12,7 +12,7 @@ pub(crate) struct OpenOperator {
     pub(crate) device: Device,
     name: Option<NameId>,
     path: Option<String>,
-    workspace: u64,
+    workspace: DevAddr,
     workspace_size: u64,
 }
 
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn operators_that_never_end_do_not_pile_up() {
         let mut open = OpenOperators::default();
-        let operator = AtbOperator { name: None, path: None, workspace: 0, workspace_size: 0 };
+        let operator = AtbOperator { name: None, path: None, workspace: DevAddr(0), workspace_size: 0 };
         for launch in 0..3 * OpenOperators::MOST as u64 {
             open.start(launch, Device::Unknown, &operator);
         }

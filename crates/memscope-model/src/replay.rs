@@ -16,8 +16,8 @@ use crate::selection::Gate;
 use crate::task_log::{TaskLog, is_of_task_log};
 use crate::trace::{Status, TraceSink};
 use crate::{
-    BlockEvent, BlockId, Device, ModelError, Moment, Names, NoteEvent, NoteKind, OutOfMemory, Outcome, Owners, Pool,
-    RefusedCall, Selection, StackId, Stacks, State, Steps, TimestampNs, TraceEvent, state,
+    BlockEvent, BlockId, Device, HostAddr, ModelError, Moment, Names, NoteEvent, NoteKind, OutOfMemory, Outcome,
+    Owners, Pool, RefusedCall, Selection, StackId, Stacks, State, Steps, TimestampNs, TraceEvent, state,
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
 use memscope_format::layout::StopReason;
@@ -130,7 +130,8 @@ struct Pending {
 }
 
 /// What stands in a lane before its first event is read; never booked.
-const NO_EVENT: Event = Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: EventKind::HostFree { address: 0 } };
+const NO_EVENT: Event =
+    Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: EventKind::HostFree { address: HostAddr(0) } };
 
 impl Replay {
     pub(crate) fn new(spool: &Arc<Spool>, settings: &RecordSettings<'_>, stacks: Stacks) -> Result<Replay, ModelError> {
@@ -407,7 +408,7 @@ impl Replay {
     fn take_missing(
         &mut self,
         pending: &mut Pending,
-        address: u64,
+        address: HostAddr,
         frees: bool,
         time: TimestampNs,
     ) -> Result<Option<(Event, bool)>, SpoolError> {

@@ -1,5 +1,5 @@
 //! What is known at a moment of a trace.
-use crate::{AccessedBlock, Block, Device, Names, Owners, Pool, PoolUsage, Stacks, Steps};
+use crate::{AccessedBlock, Block, DevAddr, Device, Names, Owners, Pool, PoolUsage, Stacks, Steps};
 use std::cmp::Reverse;
 
 /// Everything a sink may ask besides the event itself.
@@ -17,7 +17,7 @@ pub(crate) trait Books {
     fn for_each_live(&self, visit: &mut dyn FnMut(&Block));
     fn pools(&self) -> Vec<PoolUsage>;
     fn pool(&self, device: Device, pool: Pool) -> Option<PoolUsage>;
-    fn around(&self, device: Device, address: u64) -> Option<AccessedBlock>;
+    fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock>;
 }
 
 impl State<'_> {
@@ -59,7 +59,7 @@ impl State<'_> {
     }
 
     /// The smallest live block of `device` (any, if that is unknown) around `address`.
-    pub fn around(&self, device: Device, address: u64) -> Option<AccessedBlock> {
+    pub fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock> {
         self.books.around(device, address)
     }
 }

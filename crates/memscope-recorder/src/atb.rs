@@ -7,7 +7,7 @@ use crate::device::{LogicalDevice, note_visible_devices};
 use crate::lane::{Lane, record};
 use crate::slot::Guard;
 use memscope_format::encode::{Extended, Path};
-pub use memscope_format::record::{AccessMode, MOST_DIMENSIONS, Phase, TensorOwner};
+pub use memscope_format::record::{AccessMode, DevAddr, MOST_DIMENSIONS, Phase, TensorOwner};
 
 /// The path in the newest record of a lane that has one. In the lane's zeroed memory it is of no generation.
 #[repr(C)]
@@ -40,7 +40,7 @@ pub struct Operator<'a> {
     /// Never used for another in this process.
     pub launch: u64,
     pub device: LogicalDevice,
-    pub workspace: u64,
+    pub workspace: DevAddr,
     pub workspace_size: u64,
     pub path: &'a [u8],
     pub name: &'a [u8],
@@ -52,7 +52,7 @@ pub struct Access<'a> {
     pub mode: AccessMode,
     pub owner: TensorOwner,
     pub device: LogicalDevice,
-    pub address: u64,
+    pub address: DevAddr,
     pub size: u64,
     pub dtype: i32,
     pub format: i32,

@@ -6,7 +6,7 @@ use crate::slot::Guard;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use memscope_format::encode::Extended;
-pub use memscope_format::record::{LogicalDevice, PhysicalDevice, Space, SpaceDevice, SystemKind};
+pub use memscope_format::record::{DevAddr, LogicalDevice, PhysicalDevice, Space, SpaceAddr, SpaceDevice, SystemKind};
 
 /// Most devices of a machine whose totals are remembered.
 const DEVICES: usize = 64;
@@ -30,7 +30,7 @@ impl Devices {
 pub struct DeviceBlock {
     pub space: Space,
     pub device: SpaceDevice,
-    pub address: u64,
+    pub address: SpaceAddr,
     pub size: u64,
     /// For driver memory: module in the low 8 bits, page type in the next two.
     pub attributes: u32,
@@ -44,7 +44,7 @@ pub fn device_alloc(guard: &Guard<'_>, block: DeviceBlock) {
 }
 
 /// Device memory was given back by a call that began at `began` ([`crate::ticks_now`]).
-pub fn device_free(guard: &Guard<'_>, space: Space, address: u64, began: u64) {
+pub fn device_free(guard: &Guard<'_>, space: Space, address: SpaceAddr, began: u64) {
     record(guard.entry(), 1, |lane, _, stack| {
         lane.writer.extended_event(began, &Extended::DeviceFree { space, address, stack });
     });
@@ -66,7 +66,7 @@ pub fn pool_total(guard: &Guard<'_>, space: Space, device: SpaceDevice, total: u
 }
 
 /// A pool that tells each of its heaps took one.
-pub fn heap(guard: &Guard<'_>, space: Space, device: SpaceDevice, address: u64, size: u64) {
+pub fn heap(guard: &Guard<'_>, space: Space, device: SpaceDevice, address: DevAddr, size: u64) {
     note_visible_devices(guard);
     event(guard, &Extended::Heap { space, device, address, size });
 }

@@ -18,7 +18,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use memscope_format::encode::{Extended, NodeDeltas};
 use memscope_format::layout::ClockKind;
-use memscope_format::record::{Protection, StackRef};
+use memscope_format::record::{HostAddr, Protection, StackRef};
 use memscope_sys as sys;
 
 /// Where a hook was entered that holds the guard for `'g`: of the calling thread, and further out on its stack.
@@ -74,7 +74,7 @@ pub fn host_alloc(guard: &Guard<'_>, address: usize, size: usize) {
         Slot::set(slot, Progress::begin(1));
         match at_hand(slot, |lane| !lane.wants_stacks) {
             Some((lane, ticks)) => {
-                lane.writer.host_alloc(slot, ticks, address as u64, size as u64, StackRef::NONE);
+                lane.writer.host_alloc(slot, ticks, HostAddr(address as u64), size as u64, StackRef::NONE);
                 Slot::set(slot, Progress::IDLE);
             }
             None => host_alloc_in_full(address, size, guard.entry()),
@@ -87,7 +87,7 @@ pub fn host_alloc(guard: &Guard<'_>, address: usize, size: usize) {
 #[inline(never)]
 fn host_alloc_in_full(address: usize, size: usize, entry: Entry<'_>) {
     record(entry, 1, |lane, ticks, stack| {
-        lane.writer.host_alloc(slot::current(), ticks, address as u64, size as u64, stack);
+        lane.writer.host_alloc(slot::current(), ticks, HostAddr(address as u64), size as u64, stack);
     });
 }
 
@@ -100,7 +100,7 @@ pub fn host_free(guard: &Guard<'_>, address: usize) {
         Slot::set(slot, Progress::begin(1));
         match at_hand(slot, |_| true) {
             Some((lane, ticks)) => {
-                lane.writer.host_free(slot, ticks, address as u64, StackRef::NONE, 0);
+                lane.writer.host_free(slot, ticks, HostAddr(address as u64), StackRef::NONE, 0);
                 Slot::set(slot, Progress::IDLE);
             }
             None => host_free_in_full(address, guard.no_stack()),
@@ -112,7 +112,7 @@ pub fn host_free(guard: &Guard<'_>, address: usize) {
 #[inline(never)]
 fn host_free_in_full(address: usize, entry: Entry<'_>) {
     record(entry, 1, |lane, ticks, stack| {
-        lane.writer.host_free(slot::current(), ticks, address as u64, stack, 0);
+        lane.writer.host_free(slot::current(), ticks, HostAddr(address as u64), stack, 0);
     });
 }
 
@@ -147,14 +147,14 @@ pub fn host_moved(guard: &Guard<'_>, old: usize, new: usize, size: usize, began:
     record(guard.entry(), events, |lane, ticks, stack| {
         let slot = slot::current();
         // The counter may have been set back since.
-        lane.writer.host_free(slot, began.min(ticks), old as u64, StackRef::NONE, events - 1);
+        lane.writer.host_free(slot, began.min(ticks), HostAddr(old as u64), StackRef::NONE, events - 1);
         if new == 0 {
             return;
         }
         // SAFETY: the slot is the thread's own.
         unsafe { Slot::set(slot, Progress::begin(1)) };
         if lane.writer.make_ready() {
-            lane.writer.host_alloc(slot, ticks, new as u64, size as u64, stack);
+            lane.writer.host_alloc(slot, ticks, HostAddr(new as u64), size as u64, stack);
         } else {
             lane.writer.lose(1);
         }
@@ -277,7 +277,7 @@ pub(crate) unsafe fn lose(lane: *mut Lane, events: u64) {
 /// Fresh anonymous memory was mapped.
 pub fn host_map(guard: &Guard<'_>, address: usize, size: usize, protection: Protection) {
     record(guard.entry(), 1, |lane, ticks, stack| {
-        let record = Extended::HostMap { address: address as u64, size: size as u64, protection, stack };
+        let record = Extended::HostMap { address: HostAddr(address as u64), size: size as u64, protection, stack };
         lane.writer.extended_event(ticks, &record);
     });
 }
@@ -285,7 +285,7 @@ pub fn host_map(guard: &Guard<'_>, address: usize, size: usize, protection: Prot
 /// The protection of a range was changed.
 pub fn host_protect(guard: &Guard<'_>, address: usize, size: usize, protection: Protection) {
     record(guard.entry(), 1, |lane, ticks, stack| {
-        let record = Extended::HostProtect { address: address as u64, size: size as u64, protection, stack };
+        let record = Extended::HostProtect { address: HostAddr(address as u64), size: size as u64, protection, stack };
         lane.writer.extended_event(ticks, &record);
     });
 }
@@ -293,7 +293,7 @@ pub fn host_protect(guard: &Guard<'_>, address: usize, size: usize, protection: 
 /// A range is about to be unmapped, or was mapped over.
 pub fn host_unmap(guard: &Guard<'_>, address: usize, size: usize) {
     record(guard.no_stack(), 1, |lane, ticks, stack| {
-        let record = Extended::HostUnmap { address: address as u64, size: size as u64, stack };
+        let record = Extended::HostUnmap { address: HostAddr(address as u64), size: size as u64, stack };
         lane.writer.extended_event(ticks, &record);
     });
 }
@@ -301,8 +301,8 @@ pub fn host_unmap(guard: &Guard<'_>, address: usize, size: usize) {
 /// A mapping was moved or resized at some moment after `began` ([`ticks_now`]).
 pub fn host_remapped(guard: &Guard<'_>, old: (usize, usize), new: (usize, usize), began: u64) {
     record(guard.entry(), 1, |lane, ticks, stack| {
-        let (old, old_size) = (old.0 as u64, old.1 as u64);
-        let (new, new_size) = (new.0 as u64, new.1 as u64);
+        let (old, old_size) = (HostAddr(old.0 as u64), old.1 as u64);
+        let (new, new_size) = (HostAddr(new.0 as u64), new.1 as u64);
         let record = Extended::HostRemap { old, old_size, new, new_size, stack };
         // Stamped with the earlier time: afterwards another thread may have been given the old range.
         lane.writer.extended_event(began.min(ticks), &record);

@@ -10,7 +10,7 @@ use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, MAX_NODE, NodeD
 use memscope_format::layout::{
     self, ClockKind, LARGEST_WINDOW, StopReason, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WindowHeader, window_bytes,
 };
-use memscope_format::record::StackRef;
+use memscope_format::record::{HostAddr, StackRef};
 use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 use memscope_sys::{Errno, Part};
 
@@ -115,7 +115,7 @@ impl Writer {
     }
 
     #[inline(always)]
-    pub(crate) fn host_alloc(&mut self, slot: *mut Slot, ticks: u64, address: u64, size: u64, stack: StackRef) {
+    pub(crate) fn host_alloc(&mut self, slot: *mut Slot, ticks: u64, address: HostAddr, size: u64, stack: StackRef) {
         // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
         let end = unsafe { encode::host_alloc(self.cursor as *mut u8, &mut self.last, ticks, address, size, stack) };
         self.commit_events(slot, end, 1, 0);
@@ -123,7 +123,7 @@ impl Writer {
 
     /// So many events of the same call are `to_come`.
     #[inline(always)]
-    pub(crate) fn host_free(&mut self, slot: *mut Slot, ticks: u64, address: u64, stack: StackRef, to_come: u64) {
+    pub(crate) fn host_free(&mut self, slot: *mut Slot, ticks: u64, address: HostAddr, stack: StackRef, to_come: u64) {
         // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
         let end = unsafe { encode::host_free(self.cursor as *mut u8, &mut self.last, ticks, address, stack) };
         self.commit_events(slot, end, 1, to_come);

@@ -20,7 +20,9 @@ use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 pub use memscope_format::record::{
     AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, TimestampNs, UNKNOWN_DEVICE,
 };
-pub use memscope_format::record::{FrameRecord, LogicalDevice, PhysicalDevice, SpaceDevice, StackRef};
+pub use memscope_format::record::{
+    DevAddr, FrameRecord, HostAddr, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice, StackRef,
+};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -173,7 +175,7 @@ impl SpoolBuilder {
         let stack = self.stack(lane, node);
         self.event(lane, ticks, |out, last| {
             // SAFETY: `event` gives `MAX_EVENT` bytes.
-            unsafe { encode::host_alloc(out, last, ticks, address, size, stack) }
+            unsafe { encode::host_alloc(out, last, ticks, HostAddr(address), size, stack) }
         })
     }
 
@@ -181,21 +183,21 @@ impl SpoolBuilder {
         let stack = self.stack(lane, node);
         self.event(lane, ticks, |out, last| {
             // SAFETY: `event` gives `MAX_EVENT` bytes.
-            unsafe { encode::host_free(out, last, ticks, address, stack) }
+            unsafe { encode::host_free(out, last, ticks, HostAddr(address), stack) }
         })
     }
 
     pub fn map(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
         let stack = self.stack(lane, node);
         let protection = Protection::READ_WRITE;
-        self.extended(lane, ticks, true, &Extended::HostMap { address, size, protection, stack })
+        self.extended(lane, ticks, true, &Extended::HostMap { address: HostAddr(address), size, protection, stack })
     }
 
     /// A mapping without access.
     pub fn reserve(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
         let stack = self.stack(lane, node);
         let protection = Protection::NONE;
-        self.extended(lane, ticks, true, &Extended::HostMap { address, size, protection, stack })
+        self.extended(lane, ticks, true, &Extended::HostMap { address: HostAddr(address), size, protection, stack })
     }
 
     pub fn protect(
@@ -207,12 +209,12 @@ impl SpoolBuilder {
         node: u32,
     ) -> &mut Self {
         let stack = self.stack(lane, node);
-        self.extended(lane, ticks, true, &Extended::HostProtect { address, size, protection, stack })
+        self.extended(lane, ticks, true, &Extended::HostProtect { address: HostAddr(address), size, protection, stack })
     }
 
     pub fn unmap(&mut self, lane: LaneNumber, ticks: u64, address: u64, size: u64, node: u32) -> &mut Self {
         let stack = self.stack(lane, node);
-        self.extended(lane, ticks, true, &Extended::HostUnmap { address, size, stack })
+        self.extended(lane, ticks, true, &Extended::HostUnmap { address: HostAddr(address), size, stack })
     }
 
     pub fn remap(
@@ -224,7 +226,12 @@ impl SpoolBuilder {
         node: u32,
     ) -> &mut Self {
         let stack = self.stack(lane, node);
-        self.extended(lane, ticks, true, &Extended::HostRemap { old, old_size, new, new_size, stack })
+        self.extended(
+            lane,
+            ticks,
+            true,
+            &Extended::HostRemap { old: HostAddr(old), old_size, new: HostAddr(new), new_size, stack },
+        )
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
@@ -240,7 +247,14 @@ impl SpoolBuilder {
         node: u32,
     ) -> &mut Self {
         let stack = self.stack(lane, node);
-        let record = Extended::DeviceAlloc { space, device: SpaceDevice(device), address, size, attributes, stack };
+        let record = Extended::DeviceAlloc {
+            space,
+            device: SpaceDevice(device),
+            address: SpaceAddr(address),
+            size,
+            attributes,
+            stack,
+        };
         self.extended(lane, ticks, true, &record)
     }
 
@@ -259,7 +273,7 @@ impl SpoolBuilder {
 
     pub fn device_free(&mut self, lane: LaneNumber, ticks: u64, space: Space, address: u64, node: u32) -> &mut Self {
         let stack = self.stack(lane, node);
-        self.extended(lane, ticks, true, &Extended::DeviceFree { space, address, stack })
+        self.extended(lane, ticks, true, &Extended::DeviceFree { space, address: SpaceAddr(address), stack })
     }
 
     pub fn pool_total(&mut self, lane: LaneNumber, ticks: u64, space: Space, device: u32, total: u64) -> &mut Self {
@@ -374,7 +388,7 @@ impl SpoolBuilder {
         self.with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
             launch,
             device: LogicalDevice(device),
-            workspace,
+            workspace: DevAddr(workspace),
             workspace_size,
             stack,
             path,
@@ -403,8 +417,16 @@ impl SpoolBuilder {
         dimensions: &[i64],
     ) -> &mut Self {
         let (dtype, format) = (1, 2);
-        let record =
-            Extended::Access { mode, owner, device: LogicalDevice(device), address, size, dtype, format, dimensions };
+        let record = Extended::Access {
+            mode,
+            owner,
+            device: LogicalDevice(device),
+            address: DevAddr(address),
+            size,
+            dtype,
+            format,
+            dimensions,
+        };
         self.extended(lane, ticks, true, &record)
     }
 
@@ -417,11 +439,16 @@ impl SpoolBuilder {
         address: u64,
         size: u64,
     ) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::Heap { space, device: SpaceDevice(device), address, size })
+        self.extended(
+            lane,
+            ticks,
+            true,
+            &Extended::Heap { space, device: SpaceDevice(device), address: DevAddr(address), size },
+        )
     }
 
     pub fn heap_end(&mut self, lane: LaneNumber, ticks: u64, space: Space, address: u64) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::HeapEnd { space, address })
+        self.extended(lane, ticks, true, &Extended::HeapEnd { space, address: DevAddr(address) })
     }
 
     /// What was defined so far is not referred to again.

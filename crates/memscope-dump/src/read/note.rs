@@ -5,7 +5,7 @@ use super::row::Refused;
 use crate::rows::{Event, EventType, NOT_APPLICABLE, RANGE_END_PREFIX, key, value};
 use crate::tensor_words::{dimensions_of, format_code, type_code};
 use memscope_model::{
-    Access, AccessMode, AtbOperator, KernelPhase, Name, NameId, NoteKind, Phase, RefusedCall, SnapshotMemory,
+    Access, AccessMode, AtbOperator, DevAddr, KernelPhase, Name, NameId, NoteKind, Phase, RefusedCall, SnapshotMemory,
 };
 use std::borrow::Cow;
 
@@ -131,7 +131,7 @@ pub(crate) fn note_of<'a>(
             operator: AtbOperator {
                 name,
                 path: texts.text(key::PATH),
-                workspace: texts.number(key::WORKSPACE)?.unwrap_or(0),
+                workspace: DevAddr(texts.number(key::WORKSPACE)?.unwrap_or(0)),
                 workspace_size: texts.number(key::WORKSPACE_SIZE)?.unwrap_or(0),
             },
         },
@@ -151,7 +151,7 @@ pub(crate) fn note_of<'a>(
                 mode,
                 owner,
                 name,
-                address,
+                address: DevAddr(address),
                 size: texts.number(key::SIZE)?.unwrap_or(0),
                 block: None,
                 dtype,

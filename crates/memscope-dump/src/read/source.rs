@@ -8,8 +8,8 @@ use super::runs::{Cursor, RunLimits, Runs, Sorted};
 use super::sources::open_rows;
 use crate::rows::{Event, EventType};
 use memscope_model::{
-    Access, AccessedBlock, BlockId, Circumstances, Damage, Device, Ledger, ModelError, Name, NoteKind, Outcome,
-    RowPlace, Stacks, Status, TimestampNs, TraceInfo, TraceSink, TraceSource,
+    Access, AccessedBlock, BlockId, Circumstances, Damage, DevAddr, Device, Ledger, ModelError, Name, NoteKind,
+    Outcome, RowPlace, Stacks, Status, TimestampNs, TraceInfo, TraceSink, TraceSource,
 };
 use std::borrow::Cow;
 use std::io;
@@ -436,8 +436,8 @@ fn block_of(
 ) -> Option<AccessedBlock> {
     let Some(id) = id.map(BlockId) else { return ledger.state().around(device, access.address) };
     Some(match ledger.block(id) {
-        Some(block) => AccessedBlock { block: id, address: block.address, device: block.device },
-        None => AccessedBlock { block: id, address: pointer.unwrap_or(access.address), device },
+        Some(block) => AccessedBlock { block: id, address: DevAddr(block.address), device: block.device },
+        None => AccessedBlock { block: id, address: pointer.map_or(access.address, DevAddr), device },
     })
 }
 

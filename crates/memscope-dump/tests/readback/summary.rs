@@ -114,7 +114,7 @@ fn told_kind(kind: NoteKind<'_>) -> String {
         NoteKind::RangeStart { text, .. } => format!("range {text:?}"),
         NoteKind::RangeEnd { text, .. } => format!("end of range {text:?}"),
         NoteKind::AtbOperator { phase, operator: AtbOperator { name, path, workspace, workspace_size } } => {
-            format!("operator {phase:?} {name:?} {path:?} {workspace:#x} {workspace_size}")
+            format!("operator {phase:?} {name:?} {path:?} {:#x} {workspace_size}", workspace.0)
         }
         NoteKind::Access(Access { name, .. }) => format!("{:?} by {name:?}", kind),
         other => format!("{other:?}"),

@@ -6,8 +6,8 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, Path};
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, Execution, MOST_DIMENSIONS, Phase, Protection, Space, StackRef,
-    SystemKind, TensorOwner, execution, stack_field,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, Execution, HostAddr, MOST_DIMENSIONS, Phase, Protection, Space,
+    StackRef, SystemKind, TensorOwner, execution, stack_field,
 };
 
 /// The bytes make no record.
@@ -31,13 +31,13 @@ impl<'a, T: Number + TryFrom<u64>> Decode<'a, T> for Varint {
     }
 }
 
-impl<'a> Decode<'a, u64> for Word {
-    fn get(fields: &mut Fields<'a>, _: &mut Deltas) -> Result<u64, Nonsense> {
-        fields.integer(8)
+impl<'a, T: Number + From<u64>> Decode<'a, T> for Word {
+    fn get(fields: &mut Fields<'a>, _: &mut Deltas) -> Result<T, Nonsense> {
+        fields.integer(8).map(T::from)
     }
 
-    fn show(line: &mut Line<'_>, name: &str, value: u64) {
-        line.word(name, value);
+    fn show(line: &mut Line<'_>, name: &str, value: T) {
+        line.word(name, value.widened());
     }
 }
 
@@ -79,14 +79,14 @@ impl<'a, T: FromByte> Decode<'a, T> for Byte {
     }
 }
 
-impl<'a> Decode<'a, u64> for DeviceAddress {
-    fn get(fields: &mut Fields<'a>, last: &mut Deltas) -> Result<u64, Nonsense> {
+impl<'a, T: Number + From<u64>> Decode<'a, T> for DeviceAddress {
+    fn get(fields: &mut Fields<'a>, last: &mut Deltas) -> Result<T, Nonsense> {
         last.device_address = last.device_address.wrapping_add(from_zigzag(fields.varint()?));
-        Ok(last.device_address)
+        Ok(T::from(last.device_address))
     }
 
-    fn show(line: &mut Line<'_>, name: &str, value: u64) {
-        line.word(name, value);
+    fn show(line: &mut Line<'_>, name: &str, value: T) {
+        line.word(name, value.widened());
     }
 }
 
@@ -315,10 +315,12 @@ impl<'a> Fields<'a> {
         i32::try_from(from_zigzag(self.varint()?) as i64).map_err(|_| Nonsense)
     }
 
-    pub(super) fn address(&mut self, code: u8, last: &mut Deltas) -> Result<u64, Nonsense> {
+    pub(super) fn address(&mut self, code: u8, last: &mut Deltas) -> Result<HostAddr, Nonsense> {
         let field = self.integer(ADDRESS_LENGTHS[code as usize])?;
-        last.address =
-            if code == ADDRESS_ABSOLUTE { field } else { (last.address >> 4).wrapping_add(from_zigzag(field)) << 4 };
+        last.address = HostAddr(match code {
+            ADDRESS_ABSOLUTE => field,
+            _ => (last.address.0 >> 4).wrapping_add(from_zigzag(field)) << 4,
+        });
         Ok(last.address)
     }
 }

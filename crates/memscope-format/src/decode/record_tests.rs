@@ -10,8 +10,8 @@ fn event() -> impl Strategy<Value = (u64, StackRef, EventKind)> {
     let address = prop_oneof![any::<u64>(), (0u64..1 << 43).prop_map(|a| a << 4), Just(0u64)];
     let size = prop_oneof![0u64..300, any::<u64>(), 60_000u64..70_000];
     let kind = (address, size, any::<bool>()).prop_map(|(address, size, is_free)| match is_free {
-        true => EventKind::HostFree { address },
-        false => EventKind::HostAlloc { address, size },
+        true => EventKind::HostFree { address: HostAddr(address) },
+        false => EventKind::HostAlloc { address: HostAddr(address), size },
     });
     let wait = prop_oneof![0u64..300, 0u64..1 << 40];
     let part = || prop_oneof![Just(0u32), 1u32..5, any::<u32>()];
@@ -161,5 +161,5 @@ fn mappings_without_a_protection_count_as_usable() {
     let (ticks, record, length) = read(&bytes, &mut Deltas::at(100), &mut NodeDeltas::new()).unwrap();
     assert_eq!((ticks, length), (107, bytes.len()));
     let Record::Event { kind, .. } = record else { panic!("{record:?}") };
-    assert_eq!(kind, EventKind::HostMap { address: 0x7000, size: 4096, protection: Protection::READ_WRITE });
+    assert_eq!(kind, EventKind::HostMap { address: HostAddr(0x7000), size: 4096, protection: Protection::READ_WRITE });
 }

@@ -7,8 +7,8 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, NodeDeltas};
 use crate::record::{
-    AccessMode, Execution, FrameRecord, LogicalDevice, Phase, PhysicalDevice, Protection, SIZE_LENGTHS, Space,
-    SpaceDevice, StackRef, SystemKind, TIME_LENGTHS, TensorOwner, free_stack, kind,
+    AccessMode, DevAddr, Execution, FrameRecord, HostAddr, LogicalDevice, Phase, PhysicalDevice, Protection,
+    SIZE_LENGTHS, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TIME_LENGTHS, TensorOwner, free_stack, kind,
 };
 use crate::records::records;
 
@@ -85,8 +85,8 @@ macro_rules! make_decoder {
         /// What happened. Texts, paths, names and tensors are in the [`Definition`] that comes just before the event.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum EventKind {
-            HostAlloc { address: u64, size: u64 },
-            HostFree { address: u64 },
+            HostAlloc { address: HostAddr, size: u64 },
+            HostFree { address: HostAddr },
             $($(#[$event_meta])* $event $({ $($field: $type),* })?,)*
             /// A line of a device's task log. The event's time is when it was read; `streams` says whether it has a stream.
             Execution { device: PhysicalDevice, streams: bool, line: Execution },
@@ -162,12 +162,12 @@ macro_rules! make_decoder {
             pub(super) fn show(self, line: &mut Line<'_>) -> &'static str {
                 match self {
                     EventKind::HostAlloc { address, size } => {
-                        line.word("address", address);
+                        line.word("address", address.0);
                         line.number("size", size);
                         "HOST_ALLOC"
                     }
                     EventKind::HostFree { address } => {
-                        line.word("address", address);
+                        line.word("address", address.0);
                         "HOST_FREE"
                     }
                     EventKind::Execution { device, streams, line: log } => {

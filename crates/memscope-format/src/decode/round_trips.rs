@@ -9,8 +9,8 @@ use crate::encode::fields::{
 use crate::encode::{self, Deltas, Extended, NodeDeltas, Path};
 use crate::layout::VERSION;
 use crate::record::{
-    AccessMode, Execution, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice, Protection, Space,
-    SpaceDevice, StackRef, SystemKind, TensorOwner,
+    AccessMode, DevAddr, Execution, HostAddr, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice,
+    Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TensorOwner,
 };
 use crate::records::records;
 use proptest::prelude::*;
@@ -111,11 +111,11 @@ impl<'a, T: Number + TryFrom<u64>> Sampled<'a, T> for Varint {
     }
 }
 
-impl<'a> Sampled<'a, u64> for Word {
+impl<'a, T: From<u64>> Sampled<'a, T> for Word {
     const NAME: &'static str = "u64";
 
-    fn sample(samples: &mut Samples<'a>) -> u64 {
-        samples.number()
+    fn sample(samples: &mut Samples<'a>) -> T {
+        T::from(samples.number())
     }
 }
 
@@ -128,11 +128,11 @@ impl<'a, T: FromByte> Sampled<'a, T> for Byte {
     }
 }
 
-impl<'a> Sampled<'a, u64> for DeviceAddress {
+impl<'a, T: From<u64>> Sampled<'a, T> for DeviceAddress {
     const NAME: &'static str = "device address";
 
-    fn sample(samples: &mut Samples<'a>) -> u64 {
-        samples.number()
+    fn sample(samples: &mut Samples<'a>) -> T {
+        T::from(samples.number())
     }
 }
 

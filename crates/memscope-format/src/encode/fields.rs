@@ -5,8 +5,8 @@ use super::extended::Path;
 use super::output::Output;
 use super::{Deltas, stack_fields, to_zigzag};
 use crate::record::{
-    AccessMode, Execution, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice, Protection, Space,
-    SpaceDevice, StackRef, SystemKind, TensorOwner, execution,
+    AccessMode, DevAddr, Execution, HostAddr, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice,
+    Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TensorOwner, execution,
 };
 
 /// The way one field is written.
@@ -74,18 +74,32 @@ impl<T: Number> Encode<T> for Varint {
     }
 }
 
+macro_rules! addresses {
+    ($($address:ty),*) => {
+        $(impl Number for $address {
+            const LONGEST: usize = u64::LONGEST;
+
+            #[inline(always)]
+            fn widened(self) -> u64 {
+                self.0
+            }
+        })*
+    };
+}
+addresses!(HostAddr, DevAddr, SpaceAddr);
+
 /// Eight bytes.
 pub(crate) struct Word;
 
-impl Encode<u64> for Word {
+impl<T: Number> Encode<T> for Word {
     #[inline(always)]
-    fn room(_: u64) -> usize {
+    fn room(_: T) -> usize {
         8
     }
 
     #[inline(always)]
-    fn put(out: &mut Output, _: &mut Deltas, value: u64) {
-        out.word(value);
+    fn put(out: &mut Output, _: &mut Deltas, value: T) {
+        out.word(value.widened());
     }
 }
 
@@ -137,14 +151,15 @@ impl<T: InByte> Encode<T> for Byte {
 /// The zigzag difference to the lane's last device address: pools hand out neighbours.
 pub(crate) struct DeviceAddress;
 
-impl Encode<u64> for DeviceAddress {
+impl<T: Number> Encode<T> for DeviceAddress {
     #[inline(always)]
-    fn room(_: u64) -> usize {
+    fn room(_: T) -> usize {
         LONGEST_VARINT
     }
 
     #[inline(always)]
-    fn put(out: &mut Output, last: &mut Deltas, address: u64) {
+    fn put(out: &mut Output, last: &mut Deltas, address: T) {
+        let address = address.widened();
         out.varint(to_zigzag(address.wrapping_sub(last.device_address)));
         last.device_address = address;
     }

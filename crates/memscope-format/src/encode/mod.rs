@@ -12,7 +12,7 @@ pub(crate) mod fields;
 mod nodes;
 mod output;
 
-use crate::record::{ADDRESS_ABSOLUTE, StackRef, free_stack, kind, stack_field};
+use crate::record::{ADDRESS_ABSOLUTE, HostAddr, StackRef, free_stack, kind, stack_field};
 pub use extended::{Extended, Path, extended};
 pub use nodes::{MAX_NODE, NodeDeltas, node};
 
@@ -23,7 +23,7 @@ pub const MAX_EVENT: usize = 48;
 #[derive(Clone, Copy, Debug)]
 pub struct Deltas {
     pub ticks: u64,
-    pub address: u64,
+    pub address: HostAddr,
     pub device_address: u64,
     /// The last C part and the last Python part of a stack that were not 0.
     pub stack: StackRef,
@@ -31,7 +31,7 @@ pub struct Deltas {
 
 impl Deltas {
     pub const fn at(base_ticks: u64) -> Deltas {
-        Deltas { ticks: base_ticks, address: 0, device_address: 0, stack: StackRef::NONE }
+        Deltas { ticks: base_ticks, address: HostAddr(0), device_address: 0, stack: StackRef::NONE }
     }
 }
 
@@ -44,7 +44,7 @@ pub unsafe fn host_alloc(
     out: *mut u8,
     last: &mut Deltas,
     ticks: u64,
-    address: u64,
+    address: HostAddr,
     size: u64,
     stack: StackRef,
 ) -> *mut u8 {
@@ -72,7 +72,7 @@ pub unsafe fn host_alloc(
 /// # Safety
 /// `out` must be valid for writes of [`MAX_EVENT`] bytes.
 #[inline(always)]
-pub unsafe fn host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, stack: StackRef) -> *mut u8 {
+pub unsafe fn host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: HostAddr, stack: StackRef) -> *mut u8 {
     let time = ticks.wrapping_sub(last.ticks);
     let zigzag = zigzag(last.address, address);
     if time > 0xff || stack != StackRef::NONE || !is_near(zigzag, address) {
@@ -99,7 +99,7 @@ unsafe fn any_host_alloc(
     out: *mut u8,
     last: &mut Deltas,
     ticks: u64,
-    address: u64,
+    address: HostAddr,
     size: u64,
     stack: StackRef,
 ) -> *mut u8 {
@@ -122,7 +122,7 @@ unsafe fn any_host_alloc(
 /// # Safety
 /// As for [`host_free`].
 #[inline(never)]
-unsafe fn any_host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: u64, stack: StackRef) -> *mut u8 {
+unsafe fn any_host_free(out: *mut u8, last: &mut Deltas, ticks: u64, address: HostAddr, stack: StackRef) -> *mut u8 {
     let time = advance(last, ticks);
     let time_code = log_code(time);
     let (address_code, address_field) = address_field(last, address);
@@ -153,8 +153,8 @@ fn log_code(value: u64) -> u8 {
 
 /// The difference of two addresses in units of 16 bytes, small for neighbours on either side.
 #[inline(always)]
-fn zigzag(last: u64, address: u64) -> u64 {
-    to_zigzag((address >> 4).wrapping_sub(last >> 4))
+fn zigzag(last: HostAddr, address: HostAddr) -> u64 {
+    to_zigzag((address.0 >> 4).wrapping_sub(last.0 >> 4))
 }
 
 /// A difference as an unsigned number that is small for small differences of either sign.
@@ -166,15 +166,15 @@ fn to_zigzag(difference: u64) -> u64 {
 
 /// Whether the address fits the two or three bytes of the usual event.
 #[inline(always)]
-fn is_near(zigzag: u64, address: u64) -> bool {
-    zigzag <= 0xff_ffff && address & 15 == 0
+fn is_near(zigzag: u64, address: HostAddr) -> bool {
+    zigzag <= 0xff_ffff && address.0 & 15 == 0
 }
 
-fn address_field(last: &mut Deltas, address: u64) -> (u8, u64) {
+fn address_field(last: &mut Deltas, address: HostAddr) -> (u8, u64) {
     let zigzag = zigzag(last.address, address);
     last.address = address;
     let code = u8::from(zigzag > 0xffff) + u8::from(zigzag > 0xff_ffff) + u8::from(zigzag > 0xffff_ffff);
-    if address & 15 != 0 || code == ADDRESS_ABSOLUTE { (ADDRESS_ABSOLUTE, address) } else { (code, zigzag) }
+    if address.0 & 15 != 0 || code == ADDRESS_ABSOLUTE { (ADDRESS_ABSOLUTE, address.0) } else { (code, zigzag) }
 }
 
 #[inline(always)]

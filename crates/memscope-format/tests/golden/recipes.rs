@@ -1,8 +1,8 @@
 //! What the golden spools of the present version hold: every type of record, and of each field its extremes and what is written
 //! relative to the record before.
 use memscope_testkit::{
-    AccessMode, Execution, Extended, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpoolBuilder,
-    StackRef, StopReason, SystemKind, TensorOwner,
+    AccessMode, DevAddr, Execution, Extended, HostAddr, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection,
+    Space, SpoolBuilder, StackRef, StopReason, SystemKind, TensorOwner,
 };
 
 pub(crate) type Recipe = fn() -> SpoolBuilder;
@@ -85,8 +85,13 @@ fn malloc() -> SpoolBuilder {
     for (number, size) in (0u64..).zip(SIZES) {
         let address = 0x7f00_0000_0000 + (number << 12);
         let stack = StackRef { c: number as u32 % 4, python: 0 };
-        spool.record(lane, tick(9), &Extended::HostMap { address, size, protection: protection(number as u8), stack });
-        let protected = Extended::HostProtect { address, size, protection: protection(number as u8 & 7), stack };
+        spool.record(
+            lane,
+            tick(9),
+            &Extended::HostMap { address: HostAddr(address), size, protection: protection(number as u8), stack },
+        );
+        let protected =
+            Extended::HostProtect { address: HostAddr(address), size, protection: protection(number as u8 & 7), stack };
         spool.record(lane, tick(9), &protected);
         spool.remap(lane, tick(9), (address, size), (!address, size / 2), number as u32 % 3);
         spool.unmap(lane, tick(9), !address, size, 0);
@@ -242,7 +247,8 @@ fn atb() -> SpoolBuilder {
             let dimensions = &dimensions[..(number as usize * 3 + rank).min(10)];
             let address = workspace + rank as u64 * 512;
             let device = LogicalDevice(device);
-            let record = Extended::Access { mode, owner, device, address, size, dtype, format, dimensions };
+            let record =
+                Extended::Access { mode, owner, device, address: DevAddr(address), size, dtype, format, dimensions };
             spool.record(lane, ticks + 1 + rank as u64, &record);
         }
         let kernel = format!("{path}/0_Kernel");

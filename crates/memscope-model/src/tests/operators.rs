@@ -17,7 +17,7 @@ fn accesses(process: &mut Process) -> Vec<Brief> {
         if let TraceEvent::Note(note) = event
             && let NoteKind::Access(Access { name, block, .. }) = note.kind
         {
-            let block = block.map(|block| (block.block.0, block.address));
+            let block = block.map(|block| (block.block.0, block.address.0));
             found.push((note.at.time.since(EPOCH), note.device, name.map(|name| name.text.to_owned()), block));
         }
         ControlFlow::Continue(())
@@ -36,10 +36,10 @@ fn an_operator_ends_with_the_words_of_its_start_and_its_kernel_is_named_by_its_p
     // A block ends here: the next path cannot be told by what it has in common with the last.
     spool.end_block(lane).kernel(lane, 4, Phase::End, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/after");
     spool.operator_end(lane, 5, 11).operator_end(lane, 6, 10).operator_end(lane, 7, 10);
-    let graph = "operator: AtbOperator { name: Some(\"Graph\"), path: Some(\"0_9/0/1_Graph\"), workspace: 20480, \
+    let graph = "operator: AtbOperator { name: Some(\"Graph\"), path: Some(\"0_9/0/1_Graph\"), workspace: DevAddr(20480), \
                  workspace_size: 64 } }";
     let linear = "operator: AtbOperator { name: Some(\"Linear\"), path: Some(\"0_9/0/1_Graph/0_Linear\"), \
-                  workspace: 20544, workspace_size: 32 } }";
+                  workspace: DevAddr(20544), workspace_size: 32 } }";
     let kernel = |phase, end| {
         format!(
             "AtbKernel {{ phase: {phase}, name: Some(\"0_MatMul\"), path: Some(\"0_9/0/1_Graph/0_Linear/0_MatMul/{end}\") }}"

@@ -4,7 +4,7 @@ use crate::kernel_times;
 use crate::recording::{recording, ticks_now};
 use core::ffi::{c_char, c_int, c_void};
 use memscope_hook::Entry;
-use memscope_recorder::device::{self, DeviceBlock, LogicalDevice, Space, SpaceDevice, SystemKind};
+use memscope_recorder::device::{self, DeviceBlock, LogicalDevice, Space, SpaceAddr, SpaceDevice, SystemKind};
 
 const SUCCESS: c_int = 0;
 
@@ -18,7 +18,7 @@ pub(super) unsafe extern "C" fn host_register(address: *mut c_void, size: u64, f
             let block = DeviceBlock {
                 space: Space::Registered,
                 device: SpaceDevice::HOST,
-                address: address as u64,
+                address: SpaceAddr(address as u64),
                 size,
                 attributes: 0,
             };
@@ -33,7 +33,7 @@ pub(super) unsafe extern "C" fn host_unregister(address: *mut c_void, entry: Ent
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { aclrtHostUnregister::call(address) };
     if answer == SUCCESS {
-        recording(entry, |guard| device::device_free(guard, Space::Registered, address as u64, began));
+        recording(entry, |guard| device::device_free(guard, Space::Registered, SpaceAddr(address as u64), began));
     }
     answer
 }

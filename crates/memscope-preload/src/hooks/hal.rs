@@ -4,7 +4,7 @@ use crate::kernel_times;
 use crate::recording::{recording, ticks_now};
 use core::ffi::{c_int, c_void};
 use memscope_hook::Entry;
-use memscope_recorder::device::{self, DeviceBlock, Space, SpaceDevice};
+use memscope_recorder::device::{self, DeviceBlock, Space, SpaceAddr, SpaceDevice};
 use memscope_recorder::{Extended, event_with_stack};
 
 const SUCCESS: c_int = 0;
@@ -19,7 +19,7 @@ pub(super) unsafe extern "C" fn allocate(address: *mut *mut c_void, size: u64, f
     match answer {
         SUCCESS if !address.is_null() => recording(entry, |guard| {
             // SAFETY: the driver stored the block's address there.
-            let address = unsafe { *address } as u64;
+            let address = SpaceAddr(unsafe { *address } as u64);
             device::device_alloc(guard, DeviceBlock { space: Space::Driver, device, address, size, attributes });
         }),
         OUT_OF_MEMORY => recording(entry, |guard| {
@@ -36,7 +36,7 @@ pub(super) unsafe extern "C" fn free(address: *mut c_void, entry: Entry) -> c_in
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { halMemFree::call(address) };
     if answer == SUCCESS && !address.is_null() {
-        recording(entry, |guard| device::device_free(guard, Space::Driver, address as u64, began));
+        recording(entry, |guard| device::device_free(guard, Space::Driver, SpaceAddr(address as u64), began));
     }
     answer
 }
@@ -63,7 +63,7 @@ pub(super) unsafe extern "C" fn create(
             let block = DeviceBlock {
                 space: Space::DriverHandle,
                 device: properties.device,
-                address: *created as u64,
+                address: SpaceAddr(*created as u64),
                 size: size as u64,
                 attributes,
             };
@@ -83,7 +83,7 @@ pub(super) unsafe extern "C" fn release(handle: *mut c_void, entry: Entry) -> c_
     // SAFETY: the program's own arguments are passed on.
     let answer = unsafe { halMemRelease::call(handle) };
     if answer == SUCCESS && !handle.is_null() {
-        recording(entry, |guard| device::device_free(guard, Space::DriverHandle, handle as u64, began));
+        recording(entry, |guard| device::device_free(guard, Space::DriverHandle, SpaceAddr(handle as u64), began));
     }
     answer
 }

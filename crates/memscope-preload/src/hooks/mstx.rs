@@ -8,7 +8,7 @@ use crate::recording::{recording, ticks_now};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use memscope_hook::{Callback, Entry};
-use memscope_recorder::device::{self, DeviceBlock, Space, SpaceDevice};
+use memscope_recorder::device::{self, DevAddr, DeviceBlock, Space, SpaceAddr, SpaceDevice};
 use memscope_recorder::{Extended, event};
 
 pub(super) type GetTable = unsafe extern "C" fn(c_int, *mut *mut *mut Callback, *mut c_uint) -> c_int;
@@ -188,7 +188,7 @@ unsafe extern "C" fn on_heap_register(domain: *mut c_void, heap: *const Heap, en
     let (Some(space), Some(range)) = (pool(domain), range) else { return core::ptr::null() };
     recording(entry, |guard| match space {
         // ATB registers each heap by its own size.
-        Space::Atb => device::heap(guard, space, range.device, range.address as u64, range.size),
+        Space::Atb => device::heap(guard, space, range.device, DevAddr(range.address as u64), range.size),
         _ => device::pool_total(guard, space, range.device, range.size),
     });
     range.address
@@ -197,7 +197,7 @@ unsafe extern "C" fn on_heap_register(domain: *mut c_void, heap: *const Heap, en
 /// The handle is the heap's address. The others never had a heap, and say what they hold with every block.
 unsafe extern "C" fn on_heap_unregister(domain: *mut c_void, heap: *const c_void, entry: Entry) {
     if pool(domain) == Some(Space::Atb) && !heap.is_null() {
-        let ended = Extended::HeapEnd { space: Space::Atb, address: heap as u64 };
+        let ended = Extended::HeapEnd { space: Space::Atb, address: DevAddr(heap as u64) };
         recording(entry, |guard| event(guard, &ended));
     }
 }
@@ -210,7 +210,7 @@ unsafe extern "C" fn on_regions_register(domain: *mut c_void, regions: *const Re
             // SAFETY: the batch has `count` ranges and, from ATB alone, as many places for handles.
             unsafe {
                 let range = &*regions.ranges.add(index);
-                let address = range.address as u64;
+                let address = SpaceAddr(range.address as u64);
                 let block = DeviceBlock { space, device: range.device, address, size: range.size, attributes: 0 };
                 device::device_alloc(guard, block);
                 if space == Space::Atb && !regions.handles.is_null() {
@@ -229,7 +229,7 @@ unsafe extern "C" fn on_regions_unregister(domain: *mut c_void, batch: *const Re
         for index in 0..batch.count {
             // SAFETY: the batch has `count` references.
             let reference = unsafe { &*batch.references.add(index) };
-            device::device_free(guard, space, reference.address as u64, now);
+            device::device_free(guard, space, SpaceAddr(reference.address as u64), now);
         }
     });
 }

@@ -2,10 +2,11 @@
 //! CANN 8.2; members behind those named here differ between versions and are not touched.
 use core::mem::offset_of;
 use core::ptr::addr_of;
+use memscope_recorder::device::DevAddr;
 
 /// What is read of a tensor.
 pub(super) struct Tensor<'a> {
-    pub(super) address: u64,
+    pub(super) address: DevAddr,
     pub(super) size: u64,
     pub(super) dtype: i32,
     pub(super) format: i32,
@@ -111,12 +112,12 @@ impl<T> InlineVector<T> {
 impl VariantPack {
     /// # Safety
     /// `pack` is one of ATB's.
-    pub(super) unsafe fn workspace(pack: *const VariantPack) -> (u64, u64) {
+    pub(super) unsafe fn workspace(pack: *const VariantPack) -> (DevAddr, u64) {
         // SAFETY: the members are set.
         unsafe {
             let size = addr_of!((*pack).workspace_size).read();
             let intermediate = addr_of!((*pack).intermediate_size).read();
-            (addr_of!((*pack).workspace).read(), size.wrapping_add(intermediate))
+            (DevAddr(addr_of!((*pack).workspace).read()), size.wrapping_add(intermediate))
         }
     }
 
@@ -144,7 +145,7 @@ unsafe fn each_tensor(tensors: *const Vector<OperatorTensor>, mut visit: impl Fn
             let OperatorTensor { dtype, format, dimensions, rank, device_data, size, .. } = &*tensor;
             let rank = (*rank as usize).min(dimensions.len());
             visit(Tensor {
-                address: *device_data,
+                address: DevAddr(*device_data),
                 size: *size,
                 dtype: *dtype,
                 format: *format,
@@ -164,7 +165,7 @@ pub(super) unsafe fn each_kernel_tensor(tensors: *const InlineVector<KernelTenso
         for index in 0..if size < 49 { size } else { 0 } {
             let tensor = addr_of!((*tensors).inline).cast::<KernelTensor>().add(index);
             visit(Tensor {
-                address: addr_of!((*tensor).data).read(),
+                address: DevAddr(addr_of!((*tensor).data).read()),
                 size: addr_of!((*tensor).size).read(),
                 dtype: addr_of!((*tensor).dtype).read(),
                 format: addr_of!((*tensor).format).read(),

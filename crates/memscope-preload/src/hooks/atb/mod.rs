@@ -94,7 +94,7 @@ memscope_hook::functions! {
 fn accessed(guard: &Guard<'_>, mode: AccessMode, owner: TensorOwner, device: LogicalDevice) -> impl Fn(Tensor<'_>) {
     move |tensor| {
         let Tensor { address, size, dtype, format, dimensions } = tensor;
-        if address != 0 {
+        if address.0 != 0 {
             atb::access(guard, &Access { mode, owner, device, address, size, dtype, format, dimensions });
         }
     }
