@@ -127,8 +127,8 @@ pub struct HostAddr(pub u64);
 #[repr(transparent)]
 pub struct DevAddr(pub u64);
 
-/// Where a block is, as those number it who hand it out: it says nothing without the [`Space`]. An address of the device;
-/// of physical memory its handle; of registered memory the host's address.
+/// Where a block is, as those number it who hand it out: it says nothing without the [`Space`]. An address of the
+/// device, but of physical memory its handle, and of registered memory the host's address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct SpaceAddr(pub u64);

@@ -24,8 +24,8 @@ pub struct Block {
     pub device: Device,
     pub pool: Pool,
     pub origin: Origin,
-    /// As whoever handed it out numbers its memory, so that it says nothing without pool and origin. Not a `DevAddr`: it is
-    /// one column of every file, for heap blocks, memory of devices, driver handles and registered host memory alike.
+    /// As whoever handed it out numbers its memory: it says nothing without pool and origin. A plain number, because it
+    /// is one column of every file, for heap blocks, device memory, driver handles and registered host memory alike.
     pub address: u64,
     /// 0 in a block whose allocation was never seen.
     pub size: u64,
