@@ -2,7 +2,7 @@
 use crate::views::merged::Naming;
 use crate::views::names::Names;
 use crate::views::profile::{FunctionShare, Profile, Site};
-use crate::views::rows::{Order, ranked, site_text, users_first};
+use crate::views::rows::{Order, ranked, share, site_text, users_first};
 use memscope_analysis::{Held, StackUsage};
 use memscope_model::{StackId, Stacks};
 use memscope_symbols::Symbolizer;
@@ -43,6 +43,18 @@ pub struct Holders {
     pub functions: Vec<FunctionShare>,
 }
 
+/// Leaves out, after the first rows, what would be rounded to nothing; a block may have no bytes, and is no news at all then.
+fn without_crumbs<T>(rows: &mut Vec<T>, total: Held, held: impl Fn(&T) -> Held) {
+    const FIRST: usize = 3;
+    const CRUMB: f64 = 0.001;
+    let mut number = 0;
+    rows.retain(|row| {
+        number += 1;
+        let bytes = held(row).bytes;
+        bytes > 0 && (number <= FIRST || share(bytes, total.bytes) >= CRUMB)
+    });
+}
+
 /// Names them, for one process.
 pub(super) struct Roll<'a> {
     naming: Naming<'a>,
@@ -60,11 +72,11 @@ impl<'a> Roll<'a> {
         let named = if self.in_detail { usages } else { &usages[..usages.len().min(FEW_STACKS)] };
         let profile = Profile::new(total, named, &mut self.naming);
         let names = &self.naming.names;
-        let functions =
+        let mut functions =
             if self.in_detail { ranked(&profile, names, Order::UsersFirst, self.shown) } else { Vec::new() };
         let mut sites = users_first(profile.sites(names), total, self.shown);
-        // A block may have no bytes, and is no news then.
-        sites.retain(|site| site.held.bytes > 0);
+        without_crumbs(&mut functions, total, |function| function.inclusive);
+        without_crumbs(&mut sites, total, |site| site.held);
         Holders { total, sites, functions }
     }
 
@@ -82,5 +94,18 @@ impl<'a> Roll<'a> {
         let mut names = self.naming.names;
         names.forget_trace();
         names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_explain_nothing_are_left_out() {
+        let held = |bytes| Held { bytes, blocks: 1 };
+        let mut rows = vec![held(900_000), held(10), held(5), held(0), held(9_000), held(7)];
+        without_crumbs(&mut rows, held(1_000_000), |row| *row);
+        assert_eq!(rows, [held(900_000), held(10), held(5), held(9_000)]);
     }
 }
