@@ -77,8 +77,8 @@ mod tests {
                     ranges.insert(HostAddr(start), HostAddr(start + length));
                     simple.extend(&touched);
                 } else {
-                    let removed: Vec<u64> =
-                        ranges.remove(HostAddr(start), HostAddr(start + length)).into_iter().flat_map(|(start, end)| start.0..end.0).collect();
+                    let removed = ranges.remove(HostAddr(start), HostAddr(start + length));
+                    let removed: Vec<u64> = removed.into_iter().flat_map(|(start, end)| start.0..end.0).collect();
                     let expected: Vec<u64> = touched.into_iter().filter(|address| simple.remove(address)).collect();
                     prop_assert_eq!(removed, expected);
                 }

@@ -36,8 +36,8 @@ fn an_operator_ends_with_the_words_of_its_start_and_its_kernel_is_named_by_its_p
     // A block ends here: the next path cannot be told by what it has in common with the last.
     spool.end_block(lane).kernel(lane, 4, Phase::End, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/after");
     spool.operator_end(lane, 5, 11).operator_end(lane, 6, 10).operator_end(lane, 7, 10);
-    let graph = "operator: AtbOperator { name: Some(\"Graph\"), path: Some(\"0_9/0/1_Graph\"), workspace: DevAddr(20480), \
-                 workspace_size: 64 } }";
+    let graph = "operator: AtbOperator { name: Some(\"Graph\"), path: Some(\"0_9/0/1_Graph\"), \
+                 workspace: DevAddr(20480), workspace_size: 64 } }";
     let linear = "operator: AtbOperator { name: Some(\"Linear\"), path: Some(\"0_9/0/1_Graph/0_Linear\"), \
                   workspace: DevAddr(20544), workspace_size: 32 } }";
     let kernel = |phase, end| {
