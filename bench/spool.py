@@ -3,12 +3,12 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-PROCESS_HEADER, WINDOW, HEADER = 4096, 262144, 64
+PROCESS_HEADER, PAGE, HEADER = 4096, 4096, 64
 MAGIC = 0x776D736D  # "msmw"
 TIME_BYTES = (1, 2, 4, 8)
 ADDRESS_BYTES = (2, 3, 4, 8)
 SIZE_BYTES = (1, 2, 4, 8)
-DEFINITIONS = (1, 2, 3, 24)  # Extended records that are no events: thread, module, code, visible devices.
+DEFINITIONS = (1, 2, 3, 10, 24)  # Extended records that are no events: thread, module, code, forget, visible devices.
 
 
 @dataclass
@@ -51,26 +51,26 @@ def _blocks(path, total):
 
 
 def _windows(path, appended, total):
-    with open(path, "rb") as file:
-        header = file.read(PROCESS_HEADER)
-        (windows,) = struct.unpack_from("<I", header, 84)
-        (lost,) = struct.unpack_from("<Q", header, 88)
+    """Adds what the newest window of each lane holds, and what its lane lost."""
+    contents = Path(path).read_bytes()
+    pages, lost = struct.unpack_from("<IQ", contents, 84)
+    total.lost += lost
+    total.bytes += PROCESS_HEADER
+    newest = {}
+    position, end = PROCESS_HEADER, min(PROCESS_HEADER + pages * PAGE, len(contents))
+    while position + HEADER <= end:
+        magic, size, progress, lane = struct.unpack_from("<IIQI", contents, position)
+        if magic == MAGIC:
+            newest[lane] = max(newest.get(lane, (0, 0)), (progress, position))
+        position += PAGE << size
+    for lane, (progress, position) in newest.items():
+        lost, earlier = struct.unpack_from("<QQ", contents, position + 40)
         total.lost += lost
-        total.bytes += PROCESS_HEADER
-        for _ in range(windows):
-            window = file.read(WINDOW)
-            if len(window) < HEADER:
-                return
-            magic, _, progress, lane = struct.unpack_from("<IIQI", window)
-            if magic != MAGIC:
-                continue
-            lost, earlier = struct.unpack_from("<QQ", window, 40)
-            total.lost += lost
-            total.events += earlier
-            committed = progress & 0xFFFFFFFF
-            total.events += _events(window[HEADER:HEADER + committed])
-            if appended.get(lane) != progress >> 32:
-                total.bytes += HEADER + committed
+        total.events += earlier
+        committed = progress & 0xFFFFFFFF
+        total.events += _events(contents[position + HEADER:position + HEADER + committed])
+        if appended.get(lane) != progress >> 32:
+            total.bytes += HEADER + committed
 
 
 def _events(payload):
