@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ),
         ("device_free", Extended::DeviceFree { space, address, stack }),
         ("host_map", Extended::HostMap { address, size, protection, stack }),
-        ("launch", Extended::Launch),
+        ("launch", Extended::KernelLaunch),
         ("task", Extended::Task { device: PhysicalDevice(device), stream: 3, task: 70, name: 0x1234_5678_9abc }),
         ("mark", Extended::Mark { text: b"step start" }),
         ("system", Extended::System { kind: SystemKind::Step, value: 7 }),

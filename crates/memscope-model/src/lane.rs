@@ -106,9 +106,9 @@ impl Lane {
         &self.definitions.text
     }
 
-    /// Path and name of the newest launch, where they are known.
-    pub(crate) fn launch(&self) -> (Option<&str>, Option<&str>) {
-        (self.definitions.launch_path.as_deref(), self.definitions.launch_name.as_deref())
+    /// Path and name of the newest operator or kernel of ATB, where they are known.
+    pub(crate) fn atb_names(&self) -> (Option<&str>, Option<&str>) {
+        (self.definitions.atb_path.as_deref(), self.definitions.atb_name.as_deref())
     }
 
     /// The tensor of the newest access.
@@ -149,8 +149,8 @@ struct Definitions {
     frames: Vec<Frame>,
     /// Of the newest event that has one.
     text: String,
-    launch_path: Option<String>,
-    launch_name: Option<String>,
+    atb_path: Option<String>,
+    atb_name: Option<String>,
     tensor: TensorShape,
     /// Rare; a word to look at for each event.
     news: Option<Box<News>>,
@@ -288,9 +288,9 @@ impl Definitions {
             Definition::KernelName { hash, text: bytes } => {
                 self.news.get_or_insert_default().kernel_names.push((hash, text(bytes)));
             }
-            Definition::Launch { path, name } => {
+            Definition::AtbNames { path, name } => {
                 let known = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));
-                (self.launch_path, self.launch_name) = (known(path), known(name));
+                (self.atb_path, self.atb_name) = (known(path), known(name));
             }
             Definition::Tensor(shape) => self.tensor = shape,
         }

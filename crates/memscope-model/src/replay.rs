@@ -297,7 +297,7 @@ impl Replay {
             if !pending.settled && limit.0 != u64::MAX && self.books.host.contradiction(kind).is_some() {
                 return Ok(Turn::Contradiction);
             }
-            if kind == EventKind::Launch
+            if kind == EventKind::KernelLaunch
                 && !pending.settled
                 && let Some(until) = self.missing_name(pending)?
             {
@@ -473,7 +473,7 @@ impl Replay {
         pending: &mut Pending,
         sink: &mut dyn TraceSink,
     ) -> Result<ControlFlow<(), bool>, SpoolError> {
-        if kind == EventKind::Launch {
+        if kind == EventKind::KernelLaunch {
             return Ok(match self.enter_launch(now, pending, sink)? {
                 ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
                 ControlFlow::Break(()) => ControlFlow::Break(()),
@@ -554,7 +554,7 @@ impl Replay {
                 ControlFlow::Continue(())
             }
             // Task logs have lanes of their own; launches were booked before.
-            EventKind::DeviceClock { .. } | EventKind::Execution { .. } | EventKind::Launch => {
+            EventKind::DeviceClock { .. } | EventKind::Execution { .. } | EventKind::KernelLaunch => {
                 self.books.counts.implausible()
             }
             EventKind::Heap { space, device, address, size } => {

@@ -25,7 +25,7 @@ pub(crate) struct Kernels {
 
 /// The calling thread is about to launch a kernel.
 pub fn launch(guard: &Guard<'_>) {
-    event(guard, &Extended::Launch);
+    event(guard, &Extended::KernelLaunch);
 }
 
 /// The runtime gave the next task of a stream its number. `task` is the whole word it reports; `name` is 0 for what is

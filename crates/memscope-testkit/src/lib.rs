@@ -311,7 +311,7 @@ impl SpoolBuilder {
     }
 
     pub fn launch(&mut self, lane: LaneNumber, ticks: u64) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::Launch)
+        self.extended(lane, ticks, true, &Extended::KernelLaunch)
     }
 
     /// The runtime's report of a task; `name` 0 for what is no kernel.
@@ -363,7 +363,7 @@ impl SpoolBuilder {
         &mut self,
         lane: LaneNumber,
         ticks: u64,
-        launch: u64,
+        number: u64,
         device: u32,
         (workspace, workspace_size): (u64, u64),
         path: &str,
@@ -372,7 +372,7 @@ impl SpoolBuilder {
     ) -> &mut Self {
         let stack = self.stack(lane, node);
         self.with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
-            launch,
+            launch: number,
             device: LogicalDevice(device),
             workspace,
             workspace_size,
@@ -382,8 +382,8 @@ impl SpoolBuilder {
         })
     }
 
-    pub fn operator_end(&mut self, lane: LaneNumber, ticks: u64, launch: u64) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::AtbOperatorEnd { launch })
+    pub fn operator_end(&mut self, lane: LaneNumber, ticks: u64, number: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::AtbOperatorEnd { launch: number })
     }
 
     pub fn kernel(&mut self, lane: LaneNumber, ticks: u64, phase: Phase, device: u32, path: &str) -> &mut Self {

@@ -215,13 +215,13 @@ pub(super) fn names<'a>(bytes: &'a [u8], has_name: bool, path: &'a mut Vec<u8>) 
         return Err(Nonsense);
     }
     if !has_name {
-        return Ok(Definition::Launch { path, name: b"" });
+        return Ok(Definition::AtbNames { path, name: b"" });
     }
     let name = match fields.small()? as usize {
         0 => fields.text()?,
         length => path.get(path.len().wrapping_sub(length)..).ok_or(Nonsense)?,
     };
-    Ok(Definition::Launch { path, name })
+    Ok(Definition::AtbNames { path, name })
 }
 
 /// The node number at a zigzag distance from another.

@@ -76,8 +76,8 @@ macro_rules! make_decoder {
             Node { id: u32, parent: u32, frame: FrameRecord },
             /// The text of the mark, range or snapshot that follows.
             Text { text: &'a [u8] },
-            /// Of the operator or kernel that follows; what is empty is not known. A kernel has a path only.
-            Launch { path: &'a [u8], name: &'a [u8] },
+            /// Of the operator or kernel of ATB that follows; what is empty is not known. A kernel has a path only.
+            AtbNames { path: &'a [u8], name: &'a [u8] },
             /// Of the access that follows.
             Tensor(TensorShape),
         }
@@ -140,7 +140,7 @@ macro_rules! make_decoder {
                         line.text("text", text);
                         "TEXT"
                     }
-                    Definition::Launch { path, name } => {
+                    Definition::AtbNames { path, name } => {
                         line.text("path", path);
                         line.text("name", name);
                         "NAMES"

@@ -195,7 +195,7 @@ impl<'a> SampledTail<'a> for Kernel {
 
     fn check(samples: &mut Samples<'a>, (path,): Self::Parts, stack: StackRef, tail: Tail<'_>) {
         let Tail::Kernel(bytes) = tail else { panic!("{tail:?}") };
-        let expected = Definition::Launch { path: path.kept(), name: b"" };
+        let expected = Definition::AtbNames { path: path.kept(), name: b"" };
         assert_eq!((stack, names(bytes, false, &mut samples.read_path)), (StackRef::NONE, Ok(expected)));
     }
 }
@@ -213,7 +213,7 @@ impl<'a> SampledTail<'a> for Operator {
 
     fn check(samples: &mut Samples<'a>, parts: Self::Parts, stack: StackRef, tail: Tail<'_>) {
         let Tail::Operator(bytes) = tail else { panic!("{tail:?}") };
-        let expected = Definition::Launch { path: parts.1.kept(), name: Name::kept(parts.2) };
+        let expected = Definition::AtbNames { path: parts.1.kept(), name: Name::kept(parts.2) };
         assert_eq!((stack, names(bytes, true, &mut samples.read_path)), (parts.0, Ok(expected)));
     }
 }

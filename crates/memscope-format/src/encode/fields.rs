@@ -213,7 +213,7 @@ impl Label {
     }
 }
 
-/// The tail of the launch of a kernel: its path.
+/// The tail of a kernel of ATB: its path.
 pub(crate) struct Kernel;
 
 impl Kernel {
@@ -230,7 +230,7 @@ impl Kernel {
     }
 }
 
-/// The tail of the launch of an operator: stack, path, and a name, which is usually how the path ends.
+/// The tail of the start of an operator of ATB: stack, path, and a name, which is usually how the path ends.
 pub(crate) struct Operator;
 
 impl Operator {

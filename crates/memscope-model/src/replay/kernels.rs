@@ -44,7 +44,7 @@ impl Replay {
                 EventKind::Task { name: 1.., .. } if event.thread == pending.event.thread => {
                     return Ok(Some((index, event)));
                 }
-                EventKind::Launch => break,
+                EventKind::KernelLaunch => break,
                 kind if !may_look_past(kind) => break,
                 _ => {}
             }

@@ -81,7 +81,7 @@ fn an_operator_is_on_the_device_the_program_named_or_else_its_threads() {
 }
 
 #[test]
-fn launches_of_devices_and_steps_that_were_not_asked_for_are_not_chosen() {
+fn operators_of_devices_and_steps_that_were_not_asked_for_are_not_chosen() {
     let mut spool = SpoolBuilder::new();
     spool.config("npu=2;steps=1;dir=/tmp");
     let lane = spool.lane(1);
@@ -216,7 +216,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn harmed_launches_end_in_books_that_agree(
+    fn harmed_operators_end_in_books_that_agree(
         harms in proptest::collection::vec((0usize..900, any::<u8>()), 1..6),
     ) {
         let mut spool = SpoolBuilder::new();

@@ -34,7 +34,8 @@ impl RunRecord {
     }
 }
 
-pub struct Launch<'a> {
+/// A program with its arguments, and what the recording libraries are to find in its environment.
+pub struct Invocation<'a> {
     pub program: &'a Program,
     /// What the user called it: the program's `argv[0]`.
     pub typed: &'a OsString,
@@ -53,7 +54,7 @@ pub struct Ended {
     pub interruption: Interruption,
 }
 
-impl Launch<'_> {
+impl Invocation<'_> {
     /// With our own terminal, standard streams and process group: the program is in the foreground if we are.
     pub fn run_to_end(&self) -> anyhow::Result<Ended> {
         let relay = SignalRelay::install().context("signal handlers cannot be installed")?;
