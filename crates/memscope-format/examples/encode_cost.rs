@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, Path};
 use memscope_format::record::{
-    AccessMode, Execution, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceDevice, StackRef, SystemKind,
-    TensorOwner,
+    AccessMode, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceDevice, StackRef, SystemKind,
+    TaskLogLine, TensorOwner,
 };
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (space, device, size, address) = (Space::PtaCaching, 1u32, 4096, 0x12c0_0000_0000);
     let stack = StackRef { c: 77, python: 5 };
     let path = Path::after(b"0_7/1_Linear/0_", b"0_7/1_Linear/1_MatMul");
-    let lines = [Execution { stream: 1, task: 7, unit: 0, end: false, counter: 1000 }; 8];
+    let lines = [TaskLogLine { stream: 1, task: 7, unit: 0, end: false, counter: 1000 }; 8];
     let protection = Protection::READ_WRITE;
     let records = [
         (

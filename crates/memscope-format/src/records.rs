@@ -20,7 +20,7 @@ macro_rules! records {
                 1 THREAD Thread { thread: u32 as Varint };
                 /// Lines of a device's task log, at most [`MOST_EXECUTIONS`](crate::record::MOST_EXECUTIONS); `streams` says
                 /// whether the device tells the stream.
-                45 EXECUTIONS Executions { device: PhysicalDevice as Varint } with Lines(streams: bool, lines: &'a [Execution]);
+                45 EXECUTIONS Executions { device: PhysicalDevice as Varint } with Lines(streams: bool, lines: &'a [TaskLogLine]);
             }
             // What later records of the same lane refer to.
             definitions {

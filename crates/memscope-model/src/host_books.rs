@@ -10,13 +10,13 @@ use std::ops::ControlFlow;
 
 /// A block that is alive, found by its address.
 #[derive(Clone, Copy, Debug)]
-struct Live {
+struct LiveHostBlock {
     block: BlockId,
     size: u64,
     made: Moment,
 }
 
-impl Live {
+impl LiveHostBlock {
     #[inline(always)]
     fn block(&self, origin: Origin, address: u64) -> Block {
         Block {
@@ -36,11 +36,11 @@ impl Live {
 #[derive(Debug)]
 pub(crate) struct HostBooks {
     /// Heap blocks by address.
-    heap: FxHashMap<u64, Live>,
+    heap: FxHashMap<u64, LiveHostBlock>,
     /// The newest free of an address, for some addresses.
     last_frees: [LastFree; LAST_FREES],
     /// Usable mappings by start; they never overlap.
-    mappings: BTreeMap<u64, Live>,
+    mappings: BTreeMap<u64, LiveHostBlock>,
     /// Anonymous mappings without access: address space, not memory. Has nothing in common with `mappings`.
     pub(crate) reserved: AddressRanges,
     usage: PoolUsage,
@@ -315,7 +315,7 @@ impl HostBooks {
             let mapping_end = address + live.size;
             for (piece_start, piece_end) in [(address, start), (end, mapping_end)] {
                 if piece_start < piece_end {
-                    let piece = Live { block: counts.next_block(), size: piece_end - piece_start, ..live };
+                    let piece = LiveHostBlock { block: counts.next_block(), size: piece_end - piece_start, ..live };
                     self.mappings.insert(piece_start, piece);
                     let at = Moment { thread: live.made.thread, stack: live.made.stack, ..now };
                     self.emit_malloc(at, piece.block(Origin::Mapping, piece_start), true, counts, emit)?;
@@ -326,7 +326,7 @@ impl HostBooks {
     }
 
     /// A mapping that reaches into `start..end`.
-    fn mapping_in(&self, start: u64, end: u64) -> Option<(u64, Live)> {
+    fn mapping_in(&self, start: u64, end: u64) -> Option<(u64, LiveHostBlock)> {
         let (address, live) = self.mappings.range(..end).next_back()?;
         (address + live.size > start).then_some((*address, *live))
     }
@@ -400,7 +400,7 @@ impl HostBooks {
         self.is_used = true;
         counts.frees += 1;
         counts.unmatched_frees += 1;
-        let unseen = Live { block: counts.next_block(), size: 0, made: Moment::default() };
+        let unseen = LiveHostBlock { block: counts.next_block(), size: 0, made: Moment::default() };
         let mut event = BlockEvent {
             action: Action::Free,
             block: unseen.block(Origin::Heap, address),
@@ -417,8 +417,8 @@ impl HostBooks {
 
 /// A new block, whose allocation is the next event.
 #[inline(always)]
-fn begin(now: Moment, size: u64, counts: &mut Counts) -> Live {
-    Live { block: counts.next_block(), size, made: Moment { event: counts.ids, ..now } }
+fn begin(now: Moment, size: u64, counts: &mut Counts) -> LiveHostBlock {
+    LiveHostBlock { block: counts.next_block(), size, made: Moment { event: counts.ids, ..now } }
 }
 
 /// The addresses a mapping call touches; `None` if no call can.

@@ -165,7 +165,7 @@ pub(crate) struct News {
 }
 
 #[derive(Clone, Copy)]
-struct Node {
+struct LaneNode {
     parent: u32,
     frame: Frame,
     /// The process-wide node of the same frames; found when the first event asks.
@@ -179,15 +179,15 @@ struct Nodes {
     first: u32,
     /// Numbers are dense unless blocks are missing, so this holds nearly all of them; `None` for one that is in no block that could
     /// be read.
-    dense: Vec<Option<Node>>,
+    dense: Vec<Option<LaneNode>>,
     /// Nodes whose number is so far ahead that the bytes seen do not justify the memory up to it.
-    distant: FxHashMap<u32, Node>,
+    distant: FxHashMap<u32, LaneNode>,
     defined: usize,
 }
 
 impl Nodes {
     #[inline]
-    fn define(&mut self, id: u32, node: Node) {
+    fn define(&mut self, id: u32, node: LaneNode) {
         if self.defined == 0 {
             self.first = id;
         }
@@ -200,7 +200,7 @@ impl Nodes {
     }
 
     #[cold]
-    fn define_out_of_order(&mut self, id: u32, node: Node) {
+    fn define_out_of_order(&mut self, id: u32, node: LaneNode) {
         // Enough for a gap of a few missing blocks, yet never more memory than a multiple of what was read.
         const FREE_GAP: usize = 1 << 20;
         let index = self.index(id);
@@ -221,7 +221,7 @@ impl Nodes {
         id.wrapping_sub(self.first) as usize
     }
 
-    fn get_mut(&mut self, id: u32) -> Option<&mut Node> {
+    fn get_mut(&mut self, id: u32) -> Option<&mut LaneNode> {
         let index = self.index(id);
         match self.dense.get_mut(index) {
             Some(Some(node)) => Some(node),
@@ -231,7 +231,7 @@ impl Nodes {
     }
 
     #[inline]
-    fn get(&self, id: u32) -> Option<&Node> {
+    fn get(&self, id: u32) -> Option<&LaneNode> {
         match self.dense.get(self.index(id)) {
             Some(Some(node)) => Some(node),
             _ => self.distant.get(&id),
@@ -276,7 +276,7 @@ impl Definitions {
                         Frame::Python { code, instruction }
                     }
                 };
-                self.nodes.define(id, Node { parent, frame, known: None });
+                self.nodes.define(id, LaneNode { parent, frame, known: None });
             }
             Definition::Forget {} => {
                 self.forgotten.push(std::mem::take(&mut self.nodes));
@@ -297,7 +297,7 @@ impl Definitions {
     }
 
     #[inline(always)]
-    fn node(&self, id: u32) -> Option<&Node> {
+    fn node(&self, id: u32) -> Option<&LaneNode> {
         self.nodes.get(id).or_else(|| self.forgotten.iter().rev().find_map(|nodes| nodes.get(id)))
     }
 
@@ -308,7 +308,7 @@ impl Definitions {
             return Some(NodeId::NONE);
         }
         match self.nodes.dense.get(self.nodes.index(id)) {
-            Some(Some(Node { known: Some(known), .. })) => Some(*known),
+            Some(Some(LaneNode { known: Some(known), .. })) => Some(*known),
             _ => self.resolve(id, stacks, part),
         }
     }

@@ -13,7 +13,7 @@ use crate::lane::Lane;
 use crate::operators::OpenOperators;
 use crate::ranges::{OpenRanges, ThreadDevices};
 use crate::selection::Gate;
-use crate::task_log::{TaskLog, is_of_task_log};
+use crate::task_log::{TaskLogReader, is_of_task_log};
 use crate::trace::{Status, TraceSink};
 use crate::{
     BlockEvent, BlockId, Device, ModelError, Moment, Names, NoteEvent, NoteKind, OutOfMemory, Outcome, Owners, Pool,
@@ -39,7 +39,7 @@ pub(crate) struct Replay {
     stretch: Stretch,
     /// In boxes, because each is taken out for its turn.
     lanes: Vec<Option<Box<Pending>>>,
-    logs: Vec<TaskLog>,
+    logs: Vec<TaskLogReader>,
     /// The next event of each lane, and then of each log: ticks and number.
     order: BinaryHeap<Reverse<(u64, usize)>>,
     books: Books,
@@ -181,7 +181,7 @@ impl Replay {
             if !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else if is_of_task_log(pending.event.kind) {
-                let log = TaskLog::open(&self.spool, number, &self.timeline)?;
+                let log = TaskLogReader::open(&self.spool, number, &self.timeline)?;
                 log.devices_without_streams().for_each(|device| self.kernels.see_without_streams(device));
                 self.logs.push(log);
             } else {
@@ -716,7 +716,7 @@ impl Replay {
             .iter()
             .flatten()
             .map(|pending| pending.lane.cursor())
-            .chain(self.logs.iter().map(TaskLog::cursor))
+            .chain(self.logs.iter().map(TaskLogReader::cursor))
         {
             outcome.damage.extend(cursor.damage().iter().cloned().map(Damage::Spool));
             outcome.unknown_records += cursor.unknown_records();

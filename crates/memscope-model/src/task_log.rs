@@ -4,7 +4,7 @@
 //! ahead of the others and its lines take their turn at the time the device gave them.
 use crate::device_clock::DeviceClock;
 use memscope_format::decode::{EventKind, LaneCursor, Spool, SpoolError, Timeline};
-use memscope_format::record::{Execution, PhysicalDevice};
+use memscope_format::record::{PhysicalDevice, TaskLogLine};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ pub(crate) fn is_of_task_log(kind: EventKind) -> bool {
 
 /// A line with its place in time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Line {
+pub(crate) struct TimedLine {
     /// The host's ticks at the device's time.
     pub(crate) ticks: u64,
     /// Lines of one moment stay as they were written.
@@ -35,11 +35,11 @@ pub(crate) struct Line {
 }
 
 /// A task log being read.
-pub(crate) struct TaskLog {
+pub(crate) struct TaskLogReader {
     cursor: LaneCursor,
     clocks: FxHashMap<PhysicalDevice, DeviceClock>,
     without_streams: FxHashSet<PhysicalDevice>,
-    lines: BinaryHeap<Reverse<Line>>,
+    lines: BinaryHeap<Reverse<TimedLine>>,
     /// The latest time of a line read so far.
     newest_ns: u64,
     /// The time of the line handed out last.
@@ -61,9 +61,9 @@ const MOST_LINES: usize = 1 << 18;
 /// A line cannot be from the future; the clocks may differ by so much.
 const AHEAD_NS: u64 = 1_000_000_000;
 
-impl TaskLog {
+impl TaskLogReader {
     /// The log in lane `number`. Its clock readings are all read at once: a line lies between two of them.
-    pub(crate) fn open(spool: &Spool, number: u32, timeline: &Timeline) -> Result<TaskLog, SpoolError> {
+    pub(crate) fn open(spool: &Spool, number: u32, timeline: &Timeline) -> Result<TaskLogReader, SpoolError> {
         let mut clocks: FxHashMap<PhysicalDevice, DeviceClock> = FxHashMap::default();
         let mut without_streams = FxHashSet::default();
         let mut cursor = LaneCursor::new(number);
@@ -78,7 +78,7 @@ impl TaskLog {
                 _ => {}
             }
         }
-        Ok(TaskLog {
+        Ok(TaskLogReader {
             cursor: LaneCursor::new(number),
             clocks,
             without_streams,
@@ -116,7 +116,7 @@ impl TaskLog {
     }
 
     /// Takes the line that has its turn.
-    pub(crate) fn take(&mut self) -> Option<Line> {
+    pub(crate) fn take(&mut self) -> Option<TimedLine> {
         let Reverse(mut line) = self.lines.pop()?;
         line.ticks = line.ticks.max(self.ticks);
         self.ticks = line.ticks;
@@ -124,8 +124,8 @@ impl TaskLog {
     }
 
     /// Lets a line have another turn.
-    pub(crate) fn put_back(&mut self, line: Line, ticks: u64) {
-        self.lines.push(Reverse(Line { ticks, waited: true, ..line }));
+    pub(crate) fn put_back(&mut self, line: TimedLine, ticks: u64) {
+        self.lines.push(Reverse(TimedLine { ticks, waited: true, ..line }));
     }
 
     /// Takes in one more line; `false` at the end.
@@ -135,7 +135,7 @@ impl TaskLog {
                 self.foreign += u64::from(!is_of_task_log(event.kind));
                 continue;
             };
-            let Execution { stream, task, unit, end, counter } = line;
+            let TaskLogLine { stream, task, unit, end, counter } = line;
             let read_ns = timeline.epoch_ns(event.ticks);
             let time_ns = match self.clocks.get(&device).and_then(|clock| clock.time_ns(counter)) {
                 Some(time_ns) => time_ns.min(read_ns.saturating_add(AHEAD_NS)),
@@ -146,7 +146,7 @@ impl TaskLog {
             };
             self.newest_ns = self.newest_ns.max(time_ns);
             self.numbers += 1;
-            self.lines.push(Reverse(Line {
+            self.lines.push(Reverse(TimedLine {
                 ticks: timeline.ticks(time_ns),
                 number: self.numbers,
                 device,
@@ -177,11 +177,11 @@ impl TaskLog {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use super::{Line, PhysicalDevice};
+    use super::{PhysicalDevice, TimedLine};
 
     /// The beginning of a task on device 0.
-    pub(crate) fn line(stream: u16, task: u32, unit: u8) -> Line {
-        Line {
+    pub(crate) fn line(stream: u16, task: u32, unit: u8) -> TimedLine {
+        TimedLine {
             ticks: 1,
             number: 1,
             device: PhysicalDevice(0),

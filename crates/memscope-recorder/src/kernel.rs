@@ -4,7 +4,7 @@ use crate::device::{LogicalDevice, PhysicalDevice};
 use crate::lane::{event, record};
 use crate::process;
 use crate::slot::{self, Guard};
-use crate::task_log::TaskLog;
+use crate::task_log::TaskLogState;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use memscope_format::encode::Extended;
@@ -18,7 +18,7 @@ const NAMES: usize = 4096;
 /// task log, and its recording has no names yet.
 pub(crate) struct Kernels {
     names: [AtomicU64; NAMES],
-    logs: [TaskLog; DEVICES],
+    logs: [TaskLogState; DEVICES],
     /// Raised when all threads have to look again at the device they launch on; see [`is_settled`].
     epoch: AtomicU32,
 }
@@ -107,12 +107,12 @@ pub fn unsettle() {
 }
 
 /// The task log of a device; `None` if nothing is recorded yet, or there can be no such device.
-pub fn task_log(device: PhysicalDevice) -> Option<&'static TaskLog> {
+pub fn task_log(device: PhysicalDevice) -> Option<&'static TaskLogState> {
     process::current()?.kernels.logs.get(device.0 as usize)
 }
 
 /// All task logs, by device.
-pub fn task_logs() -> impl Iterator<Item = (PhysicalDevice, &'static TaskLog)> {
+pub fn task_logs() -> impl Iterator<Item = (PhysicalDevice, &'static TaskLogState)> {
     let logs = process::current().map_or([].as_slice(), |process| process.kernels.logs.as_slice());
     (0u32..).map(PhysicalDevice).zip(logs)
 }

@@ -18,7 +18,7 @@ use memscope_format::encode::{self, Deltas, NodeDeltas, Path as CodedPath};
 pub use memscope_format::layout::StopReason;
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 pub use memscope_format::record::{
-    AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, UNKNOWN_DEVICE,
+    AccessMode, HOST_DEVICE, Phase, Protection, Space, SystemKind, TaskLogLine, TensorOwner, UNKNOWN_DEVICE,
 };
 pub use memscope_format::record::{FrameRecord, LogicalDevice, PhysicalDevice, SpaceDevice, StackRef};
 use std::collections::HashMap;
@@ -346,7 +346,7 @@ impl SpoolBuilder {
         ticks: u64,
         device: u32,
         streams: bool,
-        lines: &[Execution],
+        lines: &[TaskLogLine],
     ) -> &mut Self {
         self.extended(lane, ticks, true, &Extended::Executions { device: PhysicalDevice(device), streams, lines })
     }

@@ -6,8 +6,8 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, Path};
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, Execution, MOST_DIMENSIONS, Phase, Protection, Space, StackRef,
-    SystemKind, TensorOwner, execution, stack_field,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, MOST_DIMENSIONS, Phase, Protection, Space, StackRef, SystemKind,
+    TaskLogLine, TensorOwner, execution, stack_field,
 };
 
 /// The bytes make no record.
@@ -175,7 +175,7 @@ impl TensorShape {
 }
 
 /// Reads the line of a task log at the start of `bytes`, which follows `last`; returns its length too.
-pub(super) fn execution_line(bytes: &[u8], streams: bool, last: Execution) -> Result<(Execution, usize), Nonsense> {
+pub(super) fn execution_line(bytes: &[u8], streams: bool, last: TaskLogLine) -> Result<(TaskLogLine, usize), Nonsense> {
     let mut fields = Fields { bytes, at: 0 };
     let first = fields.byte()?;
     let mut line = last;

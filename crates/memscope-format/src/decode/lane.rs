@@ -1,10 +1,10 @@
 //! One lane's records, in the order they were written.
 use super::fields::{Tail, execution_line, names, tensor};
 use super::records::{self, LaneRecord, Record};
-use super::spool::{Block, Place, Spool};
+use super::spool::{BlockLocation, Spool, SpoolBlock};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
 use crate::encode::{Deltas, NodeDeltas};
-use crate::record::{Execution, PhysicalDevice, StackRef};
+use crate::record::{PhysicalDevice, StackRef, TaskLogLine};
 use std::ops::Range;
 
 /// A position in a lane. Holds one block in memory; goes on after [`Spool::refresh`].
@@ -38,7 +38,7 @@ struct Batch {
     streams: bool,
     /// Where they are in the payload.
     lines: Range<usize>,
-    last: Execution,
+    last: TaskLogLine,
 }
 
 impl LaneCursor {
@@ -109,7 +109,7 @@ impl LaneCursor {
                     Record::Lane { record: LaneRecord::Executions { device }, tail } => {
                         let Tail::Lines { streams, lines } = tail else { continue };
                         let lines = self.at - lines.len()..self.at;
-                        self.batch = Some(Batch { ticks, device, streams, lines, last: Execution::default() });
+                        self.batch = Some(Batch { ticks, device, streams, lines, last: TaskLogLine::default() });
                         if let Some(event) = self.next_execution() {
                             return Ok(Some(event));
                         }
@@ -166,7 +166,7 @@ impl LaneCursor {
         };
         let same = block.generation == self.generation;
         if same && block.committed <= self.at {
-            if matches!(block.place, Place::Events(_)) {
+            if matches!(block.location, BlockLocation::Events(_)) {
                 self.complete = true;
                 return self.load_more(spool);
             }
@@ -175,8 +175,14 @@ impl LaneCursor {
         self.load(spool, &block, same, lane.window)
     }
 
-    fn load(&mut self, spool: &Spool, block: &Block, same: bool, window: Option<Block>) -> Result<bool, SpoolError> {
-        let complete = matches!(block.place, Place::Events(_));
+    fn load(
+        &mut self,
+        spool: &Spool,
+        block: &SpoolBlock,
+        same: bool,
+        window: Option<SpoolBlock>,
+    ) -> Result<bool, SpoolError> {
+        let complete = matches!(block.location, BlockLocation::Events(_));
         let mut header = *block;
         if !spool.payload(block, &mut self.payload)? {
             if !complete {

@@ -7,8 +7,8 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, NodeDeltas};
 use crate::record::{
-    AccessMode, Execution, FrameRecord, LogicalDevice, Phase, PhysicalDevice, Protection, SIZE_LENGTHS, Space,
-    SpaceDevice, StackRef, SystemKind, TIME_LENGTHS, TensorOwner, free_stack, kind,
+    AccessMode, FrameRecord, LogicalDevice, Phase, PhysicalDevice, Protection, SIZE_LENGTHS, Space, SpaceDevice,
+    StackRef, SystemKind, TIME_LENGTHS, TaskLogLine, TensorOwner, free_stack, kind,
 };
 use crate::records::records;
 
@@ -89,7 +89,7 @@ macro_rules! make_decoder {
             HostFree { address: u64 },
             $($(#[$event_meta])* $event $({ $($field: $type),* })?,)*
             /// A line of a device's task log. The event's time is when it was read; `streams` says whether it has a stream.
-            Execution { device: PhysicalDevice, streams: bool, line: Execution },
+            Execution { device: PhysicalDevice, streams: bool, line: TaskLogLine },
         }
 
         fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) -> Result<Record<'a>, Nonsense> {

@@ -5,8 +5,8 @@ use super::fields::{
 use super::output::Output;
 use super::{Deltas, advance, log_code, store};
 use crate::record::{
-    AccessMode, Execution, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceDevice, StackRef, SystemKind,
-    TensorOwner, kind,
+    AccessMode, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceDevice, StackRef, SystemKind,
+    TaskLogLine, TensorOwner, kind,
 };
 use crate::records::records;
 

@@ -5,8 +5,8 @@ use super::extended::Path;
 use super::output::Output;
 use super::{Deltas, stack_fields, to_zigzag};
 use crate::record::{
-    AccessMode, Execution, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice, Protection, Space,
-    SpaceDevice, StackRef, SystemKind, TensorOwner, execution,
+    AccessMode, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice, Protection, Space, SpaceDevice,
+    StackRef, SystemKind, TaskLogLine, TensorOwner, execution,
 };
 
 /// The way one field is written.
@@ -280,15 +280,15 @@ impl Lines {
     const LONGEST_LINE: usize = 1 + 3 * LONGEST_VARINT;
 
     #[inline(always)]
-    pub(super) fn room(_: bool, lines: &[Execution]) -> usize {
+    pub(super) fn room(_: bool, lines: &[TaskLogLine]) -> usize {
         1 + lines.len().min(MOST_EXECUTIONS) * Self::LONGEST_LINE
     }
 
     /// Each line against the one before; the first against zeroes, so that a record is understood by itself.
     #[inline(always)]
-    pub(super) fn put(out: &mut Output, _: &mut Deltas, streams: bool, lines: &[Execution]) {
+    pub(super) fn put(out: &mut Output, _: &mut Deltas, streams: bool, lines: &[TaskLogLine]) {
         out.byte(u8::from(streams));
-        let mut last = Execution::default();
+        let mut last = TaskLogLine::default();
         for line in lines.iter().take(MOST_EXECUTIONS) {
             let same = line.task == last.task && (line.stream == last.stream || !streams);
             let unit = (line.unit & execution::UNIT_MASK) << execution::UNIT_SHIFT;

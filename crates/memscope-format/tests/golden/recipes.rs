@@ -1,8 +1,8 @@
 //! What the golden spools of the present version hold: every type of record, and of each field its extremes and what is written
 //! relative to the record before.
 use memscope_testkit::{
-    AccessMode, Execution, Extended, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpoolBuilder,
-    StackRef, StopReason, SystemKind, TensorOwner,
+    AccessMode, Extended, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpoolBuilder, StackRef,
+    StopReason, SystemKind, TaskLogLine, TensorOwner,
 };
 
 pub(crate) type Recipe = fn() -> SpoolBuilder;
@@ -185,7 +185,7 @@ fn kernels() -> SpoolBuilder {
     }
     let mut lines = Vec::new();
     for (number, counter) in (0u32..).zip(SIZES) {
-        let begin = Execution {
+        let begin = TaskLogLine {
             stream: (number as u16).wrapping_mul(5000),
             task: number.wrapping_mul(400_000_000),
             unit: 0,
@@ -193,7 +193,7 @@ fn kernels() -> SpoolBuilder {
             counter,
         };
         lines.push(begin);
-        lines.push(Execution { unit: number as u8 * 4, end: true, counter: counter.wrapping_add(50), ..begin });
+        lines.push(TaskLogLine { unit: number as u8 * 4, end: true, counter: counter.wrapping_add(50), ..begin });
     }
     spool.executions(log, 6000, 0, true, &lines).executions(log, 6001, u32::MAX, false, &lines);
     spool.executions(log, 6002, 1, true, &[]);

@@ -16,7 +16,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use memscope_recorder::device::{LogicalDevice, PhysicalDevice, SystemKind, system};
 use memscope_recorder::kernel;
-use memscope_recorder::task_log::TaskLog;
+use memscope_recorder::task_log::TaskLogState;
 
 memscope_hook::functions! {
     found by Original;
@@ -75,7 +75,7 @@ fn physical(device: LogicalDevice) -> PhysicalDevice {
     PhysicalDevice(u32::try_from(physical).ok().filter(|_| answer == SUCCESS).unwrap_or(device.0))
 }
 
-fn start(device: PhysicalDevice, log: &'static TaskLog) {
+fn start(device: PhysicalDevice, log: &'static TaskLogState) {
     if !log.claim() {
         return;
     }
