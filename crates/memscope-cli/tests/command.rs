@@ -57,8 +57,8 @@ impl Installation {
         self.equip(Command::new(COMMAND), words)
     }
 
-    /// As [`Installation::command`], in a process that ignores no signal: the tests' own may have been started with some ignored
-    /// (a shell does that to what it starts with `&`), and what is ignored is inherited.
+    /// As [`Installation::command`], in a process that ignores no signal: the tests' own may have been started with
+    /// some ignored (a shell does that to what it starts with `&`), and what is ignored is inherited.
     fn attentive_command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         self.equip(attentive(COMMAND), words)
     }

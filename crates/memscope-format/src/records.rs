@@ -110,7 +110,8 @@ macro_rules! records {
                     counter: u64 as Word,
                     width: u64 as Varint,
                 };
-                /// `launch`, which the end repeats, is the process's own count of operators. A name that is empty is not known.
+                /// `launch`, which the end repeats, is the process's own count of operators. A name that is empty is
+                /// not known.
                 64 ATB_OPERATOR_START AtbOperatorStart {
                     launch: u64 as Varint,
                     device: LogicalDevice as Varint,

@@ -18,7 +18,7 @@ impl TaskId {
         TaskId { device, stream, task: word & 0xffff }
     }
 
-    /// `None` if the log did not tell it.
+    /// `None` if the log does not have it.
     pub(crate) fn stream(self) -> Option<u32> {
         (self.stream != ANY_STREAM).then_some(self.stream)
     }
@@ -45,7 +45,7 @@ impl TaskId {
     }
 }
 
-/// Of a log that does not tell streams.
+/// Of a log that has no streams.
 const ANY_STREAM: u32 = u32::MAX;
 
 /// What is known of a task.
@@ -65,11 +65,11 @@ pub(crate) struct Task {
 pub(crate) enum ExecutionMatch {
     /// Of a task that was launched.
     Of(Task),
-    /// Of a task nobody saw launched; `ended`: its end has come as well.
+    /// Of a task without a recorded launch; `ended`: its end has come as well.
     Stray { id: TaskId, ended: bool },
     /// There is nothing to emit: everything about it was emitted before, or will be with its launch.
     Settled,
-    /// Its launch may be dated a little later: it has to come again then.
+    /// Its launch may be dated a little later: it is to be matched again then.
     RetryLater,
 }
 
@@ -98,14 +98,14 @@ pub struct KernelCounts {
 /// Tasks in flight and the names of kernels.
 #[derive(Debug, Default)]
 pub(crate) struct KernelBooks {
-    /// More than one only where the log does not tell the stream.
+    /// More than one only where the log has no streams.
     tasks: FxHashMap<TaskId, Vec<Task>>,
     waiting: FxHashMap<TaskId, Waiting>,
     /// By hash.
     names: FxHashMap<u64, NameId>,
     /// Names that were looked for further on.
     searched: FxHashSet<u64>,
-    /// Devices whose log does not tell the stream.
+    /// Devices whose log has no streams.
     without_streams: FxHashSet<PhysicalDevice>,
     expanded: bool,
     pub(crate) counts: KernelCounts,
@@ -129,7 +129,7 @@ impl KernelBooks {
         !self.names.contains_key(&hash) && self.searched.insert(hash)
     }
 
-    /// The log of this device does not tell streams.
+    /// The log of this device has no streams.
     pub(crate) fn see_without_streams(&mut self, device: PhysicalDevice) {
         self.without_streams.insert(device);
     }

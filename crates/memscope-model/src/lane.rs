@@ -16,7 +16,7 @@ pub(crate) struct Lane {
     /// needs it not to.
     ticks: u64,
     /// Bytes read when [`Lane::take_bytes`] was last called.
-    told_bytes: u64,
+    reported_bytes: u64,
     /// Events read ahead of their turn.
     ahead: VecDeque<Event>,
     /// In a loop the next stack is the last one.
@@ -29,7 +29,7 @@ impl Lane {
             cursor: LaneCursor::new(number),
             definitions: Definitions::default(),
             ticks: 0,
-            told_bytes: 0,
+            reported_bytes: 0,
             ahead: VecDeque::new(),
             last_stack: (StackRef::NONE, Ok(StackId::NONE)),
         }
@@ -117,19 +117,19 @@ impl Lane {
     }
 
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        self.definitions.news.is_some()
+    pub(crate) fn has_shared_definitions(&self) -> bool {
+        self.definitions.shared.is_some()
     }
 
-    /// What the lane told that matters to all, once after it was met.
-    pub(crate) fn take_news(&mut self) -> News {
-        self.definitions.news.take().map_or_else(News::default, |news| *news)
+    /// The definitions for all lanes that this one had since the last call.
+    pub(crate) fn take_shared_definitions(&mut self) -> SharedDefinitions {
+        self.definitions.shared.take().map_or_else(SharedDefinitions::default, |shared| *shared)
     }
 
     /// How many bytes of the spool were read since the last call.
     pub(crate) fn take_bytes(&mut self) -> u64 {
         let consumed = self.cursor.consumed();
-        consumed - std::mem::replace(&mut self.told_bytes, consumed)
+        consumed - std::mem::replace(&mut self.reported_bytes, consumed)
     }
 
     pub(crate) fn cursor(&self) -> &LaneCursor {
@@ -153,12 +153,12 @@ struct Definitions {
     atb_name: Option<String>,
     tensor: TensorShape,
     /// Rare; a word to look at for each event.
-    news: Option<Box<News>>,
+    shared: Option<Box<SharedDefinitions>>,
 }
 
-/// What one lane tells and all need.
+/// Definitions in one lane that count for all lanes.
 #[derive(Default)]
-pub(crate) struct News {
+pub(crate) struct SharedDefinitions {
     pub(crate) visible_devices: Option<String>,
     /// By their hashes.
     pub(crate) kernel_names: Vec<(u64, String)>,
@@ -177,8 +177,8 @@ struct LaneNode {
 struct Nodes {
     /// The number of the first.
     first: u32,
-    /// Numbers are dense unless blocks are missing, so this holds nearly all of them; `None` for one that is in no block that could
-    /// be read.
+    /// Numbers are dense unless spool blocks are missing, so this holds nearly all of them; `None` for one that is in
+    /// no spool block that could be read.
     dense: Vec<Option<LaneNode>>,
     /// Nodes whose number is so far ahead that the bytes seen do not justify the memory up to it.
     distant: FxHashMap<u32, LaneNode>,
@@ -283,10 +283,10 @@ impl Definitions {
             }
             Definition::Text { text: bytes, .. } => self.text = text(bytes),
             Definition::VisibleDevices { text: bytes } => {
-                self.news.get_or_insert_default().visible_devices = Some(text(bytes));
+                self.shared.get_or_insert_default().visible_devices = Some(text(bytes));
             }
             Definition::KernelName { hash, text: bytes } => {
-                self.news.get_or_insert_default().kernel_names.push((hash, text(bytes)));
+                self.shared.get_or_insert_default().kernel_names.push((hash, text(bytes)));
             }
             Definition::AtbNames { path, name } => {
                 let known = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));

@@ -1,6 +1,6 @@
 //! The lane of a device's task log, in the order of the device's time.
 //!
-//! A line is read from the driver some time after what it tells of. Nothing else is in its lane, so the lane can be read
+//! A line is read from the driver some time after what it reports. Nothing else is in its lane, so the lane can be read
 //! ahead of the others and its lines take their turn at the time the device gave them.
 use crate::device_clock::DeviceClock;
 use memscope_format::decode::{EventKind, LaneCursor, Spool, SpoolError, Timeline};
@@ -42,19 +42,19 @@ pub(crate) struct TaskLogReader {
     lines: BinaryHeap<Reverse<TimedLine>>,
     /// The latest time of a line read so far.
     newest_ns: u64,
-    /// The time of the line handed out last.
+    /// The time of the line returned last.
     ticks: u64,
     numbers: u64,
     ended: bool,
-    told_bytes: u64,
+    reported_bytes: u64,
     /// Lines whose device has no clock; they have the time they were read.
     pub(crate) undated: u64,
     /// Events that have no business here.
     pub(crate) foreign: u64,
 }
 
-/// The log is written in the order of time but for what is going on at once: an end is told with its beginning, or units
-/// report one after the other. A line waits for all that may come before it.
+/// The log is written in the order of time but for what is going on at once: an end is reported with its beginning, or
+/// units report one after the other. A line waits for all that may come before it.
 const DISORDER_NS: u64 = 1_000_000_000;
 /// However much is going on.
 const MOST_LINES: usize = 1 << 18;
@@ -87,7 +87,7 @@ impl TaskLogReader {
             ticks: 0,
             numbers: 0,
             ended: false,
-            told_bytes: 0,
+            reported_bytes: 0,
             undated: 0,
             foreign: 0,
         })
@@ -167,7 +167,7 @@ impl TaskLogReader {
     /// How many bytes of the spool were read since the last call.
     pub(crate) fn take_bytes(&mut self) -> u64 {
         let consumed = self.cursor.consumed();
-        consumed - std::mem::replace(&mut self.told_bytes, consumed)
+        consumed - std::mem::replace(&mut self.reported_bytes, consumed)
     }
 
     pub(crate) fn cursor(&self) -> &LaneCursor {

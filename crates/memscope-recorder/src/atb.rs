@@ -1,7 +1,7 @@
 //! Operators and kernels of ATB, and the tensors they are given.
 //!
-//! The records of one operator or kernel follow each other in the lane: its start, then the accesses to its tensors, which so need
-//! not name it.
+//! The records of one operator or kernel follow each other in the lane: its start, then the accesses to its tensors,
+//! which so need not name it.
 use crate::control;
 use crate::device::{LogicalDevice, note_visible_devices};
 use crate::lane::{Lane, record};

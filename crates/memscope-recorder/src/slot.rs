@@ -30,7 +30,7 @@ pub struct Slot {
     /// Where the launch hook that is at work on this thread keeps its mark, 0 for none, and the mark.
     launch: usize,
     launch_word: usize,
-    /// The launch epoch of the process ([`crate::kernel`]) this thread has settled with; 0 none.
+    /// The launch epoch of the process ([`crate::kernel`]) in which this thread checked its device.s task log; 0 never.
     pub(crate) launch_epoch: u32,
     /// The device it then launched on.
     pub(crate) launch_device: LogicalDevice,

@@ -90,8 +90,8 @@ impl Invocation<'_> {
     }
 }
 
-/// Programs built with gcc's AddressSanitizer end at once if any library was loaded before its own, and work well with ours if
-/// they are told not to look. `None` if the user has an opinion on that.
+/// Programs built with gcc's AddressSanitizer end at once if any library was loaded before its own, and work well with
+/// ours if they are told not to look. `None` if the user has an opinion on that.
 fn sanitizer_options(own: Option<OsString>) -> Option<OsString> {
     const KEY: &[u8] = b"verify_asan_link_order";
     let mut options = own.unwrap_or_default();

@@ -493,7 +493,7 @@ impl SpoolBuilder {
     }
 
     /// The lane's window goes to `events.spool`, as if it were full. Does nothing to an empty window.
-    pub fn end_block(&mut self, lane: LaneNumber) -> &mut Self {
+    pub fn end_generation(&mut self, lane: LaneNumber) -> &mut Self {
         let builder = &mut self.lanes[lane.0 as usize];
         if builder.payload.is_empty() {
             return self;
@@ -512,12 +512,12 @@ impl SpoolBuilder {
         self
     }
 
-    /// Where the blocks written so far end in `events.spool`.
+    /// Where the spool blocks written so far end in `events.spool`.
     pub fn appended_bytes(&self) -> usize {
         self.appended.len()
     }
 
-    /// Writes `directory/spool/windows.spool` and, if a block was ended, `directory/spool/events.spool`.
+    /// Writes `directory/spool/windows.spool` and, if a spool block was ended, `directory/spool/events.spool`.
     pub fn write(&mut self, directory: &Path) -> io::Result<()> {
         let directory = directory.join(layout::SPOOL_DIRECTORY);
         fs::create_dir_all(&directory)?;
@@ -587,7 +587,7 @@ impl SpoolBuilder {
         self
     }
 
-    /// As the recorder does: against the last path if that is in the same block.
+    /// As the recorder does: against the last path if that is in the same generation.
     fn with_path<'p>(
         &mut self,
         lane: LaneNumber,
@@ -604,7 +604,7 @@ impl SpoolBuilder {
 
     fn make_room(&mut self, lane: LaneNumber, ticks: u64, most: usize) {
         if self.lane_mut(lane).payload.len() + most > layout::WINDOW_PAYLOAD {
-            self.end_block(lane);
+            self.end_generation(lane);
         }
         let builder = self.lane_mut(lane);
         if builder.base_ticks.is_none() {

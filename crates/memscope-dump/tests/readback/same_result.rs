@@ -132,7 +132,7 @@ fn build(steps: &[(usize, u64, Step)], spool: &mut SpoolBuilder) {
         before = *lane;
         write_step(spool, (lanes[*lane], log), ticks, number, step, &mut ranges);
         if number % 20 == 0 {
-            spool.end_block(lanes[*lane]);
+            spool.end_generation(lanes[*lane]);
         }
     }
 }

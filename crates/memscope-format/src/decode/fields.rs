@@ -254,7 +254,7 @@ impl<'a> Fields<'a> {
 
     /// A little-endian integer of at most eight bytes.
     pub(super) fn integer(&mut self, length: usize) -> Result<u64, Nonsense> {
-        // Away from the end of the block one unaligned load does it.
+        // Away from the end of the payload one unaligned load does it.
         if let Some(word) = u64_at(self.bytes, self.at) {
             self.at += length;
             return Ok(if length == 8 { word } else { word & ((1 << (8 * length)) - 1) });

@@ -7,13 +7,13 @@ use crate::encode::{Deltas, NodeDeltas};
 use crate::record::{PhysicalDevice, StackRef, TaskLogLine};
 use std::ops::Range;
 
-/// A position in a lane. Holds one block in memory; goes on after [`Spool::refresh`].
+/// A position in a lane. Holds one spool block in memory; goes on after [`Spool::refresh`].
 #[derive(Debug)]
 pub struct LaneCursor {
     lane: u32,
     /// The generation at hand, 0 before the first.
     generation: u32,
-    /// Whether the block at hand is complete: it came from `events.spool`, so nothing can be added to it.
+    /// Whether the spool block at hand is complete: it came from `events.spool`, so nothing can be added to it.
     complete: bool,
     payload: Vec<u8>,
     at: usize,
@@ -147,7 +147,7 @@ impl LaneCursor {
         }
     }
 
-    /// The record at hand is none: what follows it in the block cannot be read either.
+    /// The record at hand is none: what follows it in the spool block cannot be read either.
     #[cold]
     fn give_up(&mut self) {
         self.damage.push(Damage::Record { lane: self.lane, generation: self.generation, offset: self.at });
@@ -186,11 +186,11 @@ impl LaneCursor {
         let mut header = *block;
         if !spool.payload(block, &mut self.payload)? {
             if !complete {
-                // The live window was recycled under us; the next refresh finds the block in `events.spool`.
+                // The live window was recycled under us; the next refresh finds the spool block in `events.spool`.
                 self.payload.truncate(self.at);
                 return Ok(false);
             }
-            // A torn block is replaced by the window that still holds the same generation. Only full windows are
+            // A torn spool block is replaced by the window that still holds the same generation. Only full windows are
             // appended, so the generation is complete all the same.
             let kept = window.filter(|window| window.generation == block.generation);
             match kept {

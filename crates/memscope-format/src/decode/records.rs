@@ -1,4 +1,4 @@
-//! One record after the other out of a block's payload: what the table says, and the records of its own kind.
+//! One record after the other out of the payload of a spool block: what the table says, and the records of its own kind.
 use super::fields::{Decode, Fields, Nonsense, Tail, TensorShape};
 use super::nodes::node;
 use super::text::Line;

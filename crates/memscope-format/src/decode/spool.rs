@@ -165,7 +165,7 @@ impl Spool {
         self.lanes.get(&lane)
     }
 
-    /// The committed payload of a block. `Ok(false)`: it does not match its checksum, or the window moved on.
+    /// The committed payload of a spool block. `Ok(false)`: it does not match its checksum, or the window moved on.
     pub(super) fn payload(&self, block: &SpoolBlock, buffer: &mut Vec<u8>) -> Result<bool, SpoolError> {
         buffer.resize(WINDOW_HEADER_SIZE + block.committed, 0);
         match block.location {
@@ -192,7 +192,7 @@ impl Spool {
     }
 
     fn index(&mut self) -> Result<(), SpoolError> {
-        // Windows first: a window that is full now and appended while we go on to the blocks is then in both, which
+        // Windows first: a window that is full now and appended while we go on to the spool blocks is then in both, which
         // the generation resolves; the other way round it could be in neither.
         self.index_windows()?;
         if self.events.is_none() {
@@ -261,7 +261,7 @@ impl Spool {
             let plausible = match end {
                 Some(end) if end <= length => {
                     begins_block(events, &path, end, length)? || {
-                        // What follows is no block: only the checksum can tell whether this one's length is right.
+                        // What follows is no spool block: only the checksum can tell whether this one's length is right.
                         let mut bytes = vec![0; (end - offset) as usize];
                         read_exact(events, &path, &mut bytes, offset)?;
                         block.is_some_and(|block| intact(&bytes, block.checksum))
@@ -276,7 +276,7 @@ impl Spool {
                     self.indexed = end;
                 }
                 _ => {
-                    // A writer that is just now appending looks like a torn block at the end: leave it for later.
+                    // A writer that is just now appending looks like a torn spool block at the end: leave it for later.
                     let Some(next) = next_magic(events, &path, offset + 1, length)? else { break };
                     gap.get_or_insert(offset);
                     self.indexed = next;
@@ -290,9 +290,9 @@ impl Spool {
         Ok(())
     }
 
-    /// Takes a block into the index. Two blocks of one generation cannot both be right: a header with a flipped bit says
-    /// it is another one, and must not displace it. Unless they are the same: a program that jumped out of the append,
-    /// from a signal handler, has appended the block again, perhaps with more events lost.
+    /// Takes a spool block into the index. Two spool blocks of one generation cannot both be right: a header with a
+    /// flipped bit says it is another one, and must not displace it. Unless they are the same: a program that jumped
+    /// out of the append, from a signal handler, has appended the spool block again, perhaps with more events lost.
     fn enter_block(&mut self, events: &File, block: SpoolBlock) -> Result<(), SpoolError> {
         let blocks = &mut self.lanes.entry(block.lane).or_default().blocks;
         if let Some(known) = blocks.get(&block.generation) {
@@ -321,8 +321,8 @@ impl Spool {
         }
     }
 
-    /// Whether the bytes at the end of `events.spool` are the beginning of a block whose window still holds all of it: a
-    /// process that was killed, or found the disk full, while it appended. Nothing is missing then.
+    /// Whether the bytes at the end of `events.spool` are the beginning of a spool block whose window still holds all
+    /// of it: a process that was killed, or found the disk full, while it appended. Nothing is missing then.
     fn tail_is_kept(&self, length: u64) -> bool {
         let rest = length - self.indexed;
         let mut header = [0u8; WINDOW_HEADER_SIZE];
@@ -342,7 +342,7 @@ impl Spool {
         }
     }
 
-    /// After the first indexing of a spool: what is in neither file, and bytes at the end that are no block.
+    /// After the first indexing of a spool: what is in neither file, and bytes at the end that are no spool block.
     fn note_missing(&mut self) {
         let mut missing = Vec::new();
         for (number, lane) in &self.lanes {
@@ -352,7 +352,7 @@ impl Spool {
                 if block.generation > expected {
                     let events = block.earlier_events.checked_sub(events_before);
                     let (first, last) = (expected, block.generation - 1);
-                    // Only a gap at the very front has its events counted from zero; elsewhere the block before the
+                    // Only a gap at the very front has its events counted from zero; elsewhere the spool block before the
                     // gap does not say how many it holds itself.
                     let events = events.filter(|_| first == 1);
                     missing.push(Damage::Missing { lane: *number, first, last, events });
@@ -385,7 +385,7 @@ fn intact(bytes: &[u8], checksum: u64) -> bool {
     layout::checksum(header, payload) == checksum
 }
 
-/// Whether `offset` is the end of the file or the start of a block header.
+/// Whether `offset` is the end of the file or the start of a spool block header.
 fn begins_block(events: &File, path: &Path, offset: u64, length: u64) -> Result<bool, SpoolError> {
     if offset == length {
         return Ok(true);
@@ -398,7 +398,7 @@ fn begins_block(events: &File, path: &Path, offset: u64, length: u64) -> Result<
     Ok(u32::from_le_bytes(magic) == WINDOW_MAGIC)
 }
 
-/// The next offset at or after `from` where a block header may begin.
+/// The next offset at or after `from` where a spool block header may begin.
 fn next_magic(events: &File, path: &Path, from: u64, length: u64) -> Result<Option<u64>, SpoolError> {
     const CHUNK: u64 = 1 << 20;
     let magic = WINDOW_MAGIC.to_le_bytes();

@@ -52,8 +52,8 @@ impl Replay {
         Ok(None)
     }
 
-    /// If the launch at hand has a name that is not known yet, until when it may be told: another thread was the first to
-    /// ask for its hash, after this launch had begun.
+    /// If the launch at hand has a name that is not known yet, until when it may be defined: another thread was the
+    /// first to ask for its hash, after this launch had begun.
     #[cold]
     pub(super) fn missing_name(&mut self, pending: &mut Pending) -> Result<Option<u64>, SpoolError> {
         let task = self.task_of_launch(pending)?;
@@ -66,7 +66,7 @@ impl Replay {
         })
     }
 
-    /// Takes in the names that lanes tell until then.
+    /// Takes in the names that lanes define until then.
     pub(super) fn search_names(&mut self, until: u64) -> Result<(), SpoolError> {
         for number in 0..self.lanes.len() {
             let Some(mut pending) = self.lanes[number].take_if(|pending| may_look_past(pending.event.kind)) else {
@@ -214,7 +214,7 @@ impl Replay {
     }
 }
 
-/// Reading on would replace the text of such an event before it was told.
+/// Reading on would replace the text of such an event before it was emitted.
 fn may_look_past(kind: EventKind) -> bool {
     !matches!(kind, EventKind::Mark { .. } | EventKind::RangeStart { .. })
 }

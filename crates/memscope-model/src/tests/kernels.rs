@@ -39,7 +39,7 @@ pub(super) fn kernels_on_two_threads() -> SpoolBuilder {
         spool.executions(log, ticks + 500, 3, true, &[begin(5, number, began), end(5, number, began + 20)]);
         if number % 20 == 10 {
             spool.device_clock(log, ticks + 600, 3, (ticks + 600) / 2, 500_000);
-            spool.end_block(lane).end_block(log);
+            spool.end_generation(lane).end_generation(log);
         }
     }
     spool

@@ -34,7 +34,7 @@ fn an_operator_ends_with_the_words_of_its_start_and_its_kernel_is_named_by_its_p
     spool.operator_start(lane, 2, 11, 2, (0x5040, 32), "0_9/0/1_Graph/0_Linear", "Linear", 0);
     spool.kernel(lane, 3, Phase::Start, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/before");
     // A block ends here: the next path cannot be told by what it has in common with the last.
-    spool.end_block(lane).kernel(lane, 4, Phase::End, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/after");
+    spool.end_generation(lane).kernel(lane, 4, Phase::End, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/after");
     spool.operator_end(lane, 5, 11).operator_end(lane, 6, 10).operator_end(lane, 7, 10);
     let graph = "operator: AtbOperator { name: Some(\"Graph\"), path: Some(\"0_9/0/1_Graph\"), workspace: 20480, \
                  workspace_size: 64 } }";

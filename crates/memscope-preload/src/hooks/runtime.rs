@@ -25,8 +25,8 @@ fn begin(mark: &usize) -> Option<KernelLaunch<'_>> {
         return None;
     }
     let launch = KernelLaunch::enter(mark)?;
-    if !kernel::is_settled() {
-        kernel_times::settle();
+    if !kernel::is_task_log_checked() {
+        kernel_times::check_task_log();
     }
     hidden(kernel::launch);
     Some(launch)

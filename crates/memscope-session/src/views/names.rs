@@ -69,7 +69,7 @@ pub enum FramePosition {
     Offset(u64),
 }
 
-/// The names met so far.
+/// The names seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     frames: Vec<NamedFrame>,
