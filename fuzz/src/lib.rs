@@ -2,7 +2,7 @@
 use memscope_dump::{Brand, DumpEvents, ExportOptions, Exported, Format, Room, export_process};
 use memscope_format::layout::{PROCESS_HEADER_SIZE, PROCESS_MAGIC, VERSION, WINDOW_SIZE};
 use memscope_model::{Process, Status};
-use memscope_testkit::{AccessMode, Execution, Phase, Space, SpoolBuilder, TensorOwner};
+use memscope_testkit::{AccessMode, Phase, Space, SpoolBuilder, TaskLogLine, TensorOwner};
 use memscope_symbols::Symbolizer;
 use std::path::Path;
 
@@ -30,8 +30,8 @@ pub fn sound_recording(directory: &Path) {
         }
         let (task, counter) = (number as u32, number * 10 + 4);
         spool.launch(lane, number * 10 + 2).task(lane, number * 10 + 3, 0, 1, task, 7);
-        let begin = Execution { stream: 1, task, unit: 0, end: false, counter };
-        spool.executions(log, number * 10 + 9, 0, true, &[begin, Execution { end: true, ..begin }]);
+        let begin = TaskLogLine { stream: 1, task, unit: 0, end: false, counter };
+        spool.executions(log, number * 10 + 9, 0, true, &[begin, TaskLogLine { end: true, ..begin }]);
         if number % 4 == 0 {
             let (ticks, address) = (number * 10 + 2, 0x12c0_0000_0000 + (number << 12));
             spool.heap(lane, ticks, Space::Atb, 0, address, 4096).region(lane, ticks, Space::Atb, 0, address, 512);
@@ -41,9 +41,9 @@ pub fn sound_recording(directory: &Path) {
             spool.heap_end(lane, ticks, Space::Atb, address);
         }
         if number % 25 == 0 {
-            spool.end_block(log);
-            spool.end_block(lanes[0]);
-            spool.end_block(lanes[1]);
+            spool.end_generation(log);
+            spool.end_generation(lanes[0]);
+            spool.end_generation(lanes[1]);
         }
     }
     spool.write(directory).unwrap();

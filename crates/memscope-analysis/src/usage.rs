@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 /// Accumulates the use of memory by device, pool and allocating stack. Its memory is in proportion to the stacks, however
 /// many moments it is asked about and however long the trace is.
 #[derive(Clone, Debug, Default)]
-pub struct Usage {
+pub struct UsageTally {
     pools: Vec<PoolTally>,
     /// Other moments than the peaks and the end.
     watches: Vec<Watch>,
@@ -105,21 +105,21 @@ pub struct Holdings {
     pub stacks: Vec<StackUsage>,
 }
 
-impl Usage {
+impl UsageTally {
     /// Of the peaks and the end.
-    pub fn new() -> Usage {
-        Usage::default()
+    pub fn new() -> UsageTally {
+        UsageTally::default()
     }
 
     /// Of the peaks, the end, and these moments.
-    pub fn at(points: &[PointInTime]) -> Usage {
+    pub fn at(points: &[PointInTime]) -> UsageTally {
         let mut watches: Vec<Watch> = Vec::new();
         for point in points.iter().filter(|point| !matches!(point, PointInTime::Peak | PointInTime::End)) {
             if watches.iter().all(|watch| watch.point != *point) {
                 watches.push(Watch::new(*point));
             }
         }
-        Usage { watches, ..Usage::default() }
+        UsageTally { watches, ..UsageTally::default() }
     }
 
     /// Takes in the next event of the trace. Other moments than peak and end come only to those that are also shown the
@@ -127,7 +127,7 @@ impl Usage {
     pub fn feed(&mut self, event: &BlockEvent) {
         let temporary = !event.synthetic && self.is_temporary(event);
         let index = self.index(event.block.device, event.block.pool);
-        let Usage { pools, watches, .. } = self;
+        let UsageTally { pools, watches, .. } = self;
         let tally = &mut pools[index];
         match event.action {
             Action::Malloc => tally.malloc(event, watches),
@@ -217,7 +217,7 @@ impl Usage {
     }
 }
 
-impl TraceSink for Usage {
+impl TraceSink for UsageTally {
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         match event {
             TraceEvent::Memory(event) => {
@@ -436,7 +436,7 @@ mod tests {
         for event in &mut events[..3] {
             event.selection = Selection::NotChosen;
         }
-        let mut usage = Usage::new();
+        let mut usage = UsageTally::new();
         events.iter().for_each(|event| usage.feed(event));
         let tally = usage.pool(Device::Cpu, Pool::Host).unwrap();
         assert_eq!((tally.peak_bytes, tally.peak_time, tally.live_bytes), (60, events[3].at.time, 60));
@@ -448,7 +448,7 @@ mod tests {
             steps in proptest::collection::vec((0u32..3, any::<bool>(), 0u64..50, 0u32..6), 0..300),
         ) {
             let events = events(&steps);
-            let mut usage = Usage::new();
+            let mut usage = UsageTally::new();
             let (mut peak, mut peak_after, mut peak_time) = (0, 0, TimestampNs::default());
             for (index, event) in events.iter().enumerate() {
                 usage.feed(event);
@@ -497,7 +497,7 @@ mod tests {
         let free = BlockEvent { action: Action::Free, used: 0, ..whole };
         let block = Block { id: BlockId(2), size: 60, ..whole.block };
         let rest = BlockEvent { block, used: 60, synthetic: true, ..whole };
-        let mut usage = Usage::new();
+        let mut usage = UsageTally::new();
         for event in [whole, free, rest] {
             usage.feed(&event);
         }
@@ -512,7 +512,7 @@ mod tests {
         let malloc = events(&[(1, false, 100, 7)])[0];
         let block = Block { id: BlockId(9), size: 0, ..malloc.block };
         let stray = BlockEvent { action: Action::Free, block, matched: false, ..malloc };
-        let mut usage = Usage::new();
+        let mut usage = UsageTally::new();
         usage.feed(&malloc);
         let before = usage.top_alive(1);
         usage.feed(&stray);

@@ -1,23 +1,23 @@
 //! Who held the memory at moments other than the peak and the end, on recordings made to order.
-use memscope_analysis::{Held, Holdings, PointInTime, Usage};
+use memscope_analysis::{Held, Holdings, PointInTime, UsageTally};
 use memscope_model::{Device, Pool, Process, StackId, TraceSource};
 use memscope_testkit::{EPOCH, SpoolBuilder, SystemKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn usage(spool: &mut SpoolBuilder, points: &[PointInTime]) -> Usage {
+fn usage(spool: &mut SpoolBuilder, points: &[PointInTime]) -> UsageTally {
     let directory = tempfile::tempdir().unwrap();
     spool.write(directory.path()).unwrap();
-    let mut usage = Usage::at(points);
+    let mut usage = UsageTally::at(points);
     Process::open(directory.path()).unwrap().run(&mut [&mut usage], &mut |_| {}).unwrap();
     usage
 }
 
-fn host(usage: &Usage, point: PointInTime) -> Option<Holdings> {
+fn host(usage: &UsageTally, point: PointInTime) -> Option<Holdings> {
     usage.holdings(Device::Cpu, Pool::Host, point)
 }
 
-fn total(usage: &Usage, point: PointInTime) -> Option<(u64, u64)> {
+fn total(usage: &UsageTally, point: PointInTime) -> Option<(u64, u64)> {
     host(usage, point).map(|holdings| (holdings.total.bytes, holdings.total.blocks))
 }
 

@@ -30,19 +30,19 @@ fn attentive(program: &str) -> Command {
 }
 
 /// An installation whose libraries do nothing, and an empty working directory.
-struct Place {
+struct Installation {
     top: TempDir,
 }
 
-impl Place {
+impl Installation {
     fn new() -> Self {
-        let place = Self { top: tempfile::tempdir().unwrap() };
-        std::fs::create_dir(place.libraries()).unwrap();
-        std::fs::create_dir(place.work()).unwrap();
+        let installation = Self { top: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(installation.libraries()).unwrap();
+        std::fs::create_dir(installation.work()).unwrap();
         for name in [RECORDER, HOST] {
-            compile(&["-shared", "-fPIC"], "int memscope_test_marker;\n", &place.libraries().join(name));
+            compile(&["-shared", "-fPIC"], "int memscope_test_marker;\n", &installation.libraries().join(name));
         }
-        place
+        installation
     }
 
     fn libraries(&self) -> PathBuf {
@@ -57,8 +57,8 @@ impl Place {
         self.equip(Command::new(COMMAND), words)
     }
 
-    /// As [`Place::command`], in a process that ignores no signal: the tests' own may have been started with some ignored
-    /// (a shell does that to what it starts with `&`), and what is ignored is inherited.
+    /// As [`Installation::command`], in a process that ignores no signal: the tests' own may have been started with
+    /// some ignored (a shell does that to what it starts with `&`), and what is ignored is inherited.
     fn attentive_command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         self.equip(attentive(COMMAND), words)
     }
@@ -94,36 +94,36 @@ impl Place {
 
 #[test]
 fn mistakes_end_with_2_and_leave_nothing_behind() {
-    let place = Place::new();
-    place.refuses(&["--device=gpu", "true"], 2, &["--device", "'gpu'", "npu:31"]);
-    place.refuses(&["--setps=1", "true"], 2, &["--setps", "--steps"]);
-    place.refuses(&["--steps"], 2, &["--steps"]);
-    place.refuses(&[], 2, &["no program"]);
-    place.refuses(&["--output=/proc/nothing/here", "true"], 2, &["'/proc/nothing/here'", "--output"]);
-    place.refuses(&["--compare", "--input=/tmp,/usr"], 2, &["not available"]);
-    place.refuses(&["export", "/nowhere/at/all"], 2, &["'/nowhere/at/all'"]);
+    let installation = Installation::new();
+    installation.refuses(&["--device=gpu", "true"], 2, &["--device", "'gpu'", "npu:31"]);
+    installation.refuses(&["--setps=1", "true"], 2, &["--setps", "--steps"]);
+    installation.refuses(&["--steps"], 2, &["--steps"]);
+    installation.refuses(&[], 2, &["no program"]);
+    installation.refuses(&["--output=/proc/nothing/here", "true"], 2, &["'/proc/nothing/here'", "--output"]);
+    installation.refuses(&["--compare", "--input=/tmp,/usr"], 2, &["not available"]);
+    installation.refuses(&["export", "/nowhere/at/all"], 2, &["'/nowhere/at/all'"]);
 }
 
 #[test]
 fn programs_that_cannot_run_end_as_in_a_shell() {
-    let place = Place::new();
-    place.refuses(&["no-such-program-here"], 127, &["'no-such-program-here'", "not found"]);
-    place.refuses(&["/nowhere/at/all"], 127, &["'/nowhere/at/all'"]);
-    place.refuses(&["/etc/passwd"], 126, &["'/etc/passwd'", "execute permission"]);
-    place.refuses(&["/tmp"], 126, &["'/tmp'", "directory"]);
+    let installation = Installation::new();
+    installation.refuses(&["no-such-program-here"], 127, &["'no-such-program-here'", "not found"]);
+    installation.refuses(&["/nowhere/at/all"], 127, &["'/nowhere/at/all'"]);
+    installation.refuses(&["/etc/passwd"], 126, &["'/etc/passwd'", "execute permission"]);
+    installation.refuses(&["/tmp"], 126, &["'/tmp'", "directory"]);
 }
 
 #[test]
 fn a_static_program_is_refused() {
-    let place = Place::new();
+    let installation = Installation::new();
     for flag in ["-static", "-static-pie"] {
-        let program = place.top.path().join("static-program");
+        let program = installation.top.path().join("static-program");
         compile(&[flag], "int main(void) { return 0; }\n", &program);
-        place.refuses(&[program.to_str().unwrap()], 2, &["statically linked", "-static"]);
-        let script = place.top.path().join("script");
+        installation.refuses(&[program.to_str().unwrap()], 2, &["statically linked", "-static"]);
+        let script = installation.top.path().join("script");
         std::fs::write(&script, format!("#!{}\n", program.display())).unwrap();
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-        place.refuses(&[script.to_str().unwrap()], 2, &["statically linked"]);
+        installation.refuses(&[script.to_str().unwrap()], 2, &["statically linked"]);
     }
 }
 
@@ -136,91 +136,92 @@ fn a_program_that_changes_the_user_is_refused() {
         let _ = writeln!(std::io::stderr(), "{line}");
         return;
     }
-    let place = Place::new();
-    let program = place.top.path().join("other");
+    let installation = Installation::new();
+    let program = installation.top.path().join("other");
     std::fs::copy("/bin/true", &program).unwrap();
     std::os::unix::fs::chown(&program, Some(65_534), None).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
-    place.refuses(&[program.to_str().unwrap()], 2, &["set-uid", "65534", "LD_PRELOAD"]);
+    installation.refuses(&[program.to_str().unwrap()], 2, &["set-uid", "65534", "LD_PRELOAD"]);
     std::os::unix::fs::chown(&program, Some(0), Some(65_534)).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
-    place.refuses(&[program.to_str().unwrap()], 2, &["set-gid", "65534", "LD_PRELOAD"]);
+    installation.refuses(&[program.to_str().unwrap()], 2, &["set-gid", "65534", "LD_PRELOAD"]);
 }
 
 #[test]
 fn a_missing_library_is_named() {
-    let place = Place::new();
-    std::fs::remove_file(place.libraries().join(HOST)).unwrap();
-    place.refuses(&["--device=cpu", "true"], 1, &[HOST, "MSMEMSCOPE_LIB_DIR"]);
-    assert!(place.run(["true"]).status.success());
-    std::fs::remove_file(place.libraries().join(RECORDER)).unwrap();
-    let output = place.run(["true"]);
+    let installation = Installation::new();
+    std::fs::remove_file(installation.libraries().join(HOST)).unwrap();
+    installation.refuses(&["--device=cpu", "true"], 1, &[HOST, "MSMEMSCOPE_LIB_DIR"]);
+    assert!(installation.run(["true"]).status.success());
+    std::fs::remove_file(installation.libraries().join(RECORDER)).unwrap();
+    let output = installation.run(["true"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains(RECORDER));
 }
 
 #[test]
 fn the_exit_status_and_the_streams_are_the_programs() {
-    let place = Place::new();
+    let installation = Installation::new();
     for code in [0, 1, 2, 42, 255] {
         let script = format!("printf out; printf err >&2; exit {code}");
-        let output = place.run(["--quiet", "sh", "-c", &script]);
+        let output = installation.run(["--quiet", "sh", "-c", &script]);
         assert_eq!(output.status.code(), Some(code));
         assert_eq!(output.stdout, b"out");
         assert_eq!(output.stderr, b"err");
     }
-    let output = place.run(["--quiet", "--", "cat", "/dev/null"]);
+    let output = installation.run(["--quiet", "--", "cat", "/dev/null"]);
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
 }
 
 #[test]
 fn death_by_a_signal_is_passed_on() {
-    let place = Place::new();
+    let installation = Installation::new();
     for signal in ["TERM", "KILL", "INT", "QUIT", "SEGV", "ABRT", "PIPE", "HUP", "USR1"] {
         let script = format!("ulimit -c 0; kill -{signal} $$");
-        let output = place.attentive_command(["sh", "-c", &script]).output().unwrap();
+        let output = installation.attentive_command(["sh", "-c", &script]).output().unwrap();
         let number = output.status.signal().unwrap_or_else(|| panic!("{signal}: {}", output.status));
         let expected = attentive("sh").args(["-c", &script]).status().unwrap();
         assert_eq!(Some(number), expected.signal(), "{signal}");
         assert!(!output.status.core_dumped(), "{signal}");
     }
-    let output = place.run(["bash", "-c", "kill -RTMIN+3 $$"]);
+    let output = installation.run(["bash", "-c", "kill -RTMIN+3 $$"]);
     assert_eq!(output.status.code(), Some(128 + 37), "a real-time signal becomes a number");
 }
 
 #[test]
 fn signals_sent_to_us_reach_the_program() {
-    let place = Place::new();
+    let installation = Installation::new();
     for signal in ["TERM", "HUP", "USR1", "USR2"] {
         // The program itself sends the signal once its trap is set; the sleep only bounds a failure.
         let script =
             format!("sleep 30 >/dev/null 2>&1 & trap 'kill $!; echo got; exit 7' {signal}; kill -{signal} $PPID; wait");
-        let output = place.attentive_command(["sh", "-c", &script]).output().unwrap();
+        let output = installation.attentive_command(["sh", "-c", &script]).output().unwrap();
         assert_eq!((output.status.code(), &output.stdout[..]), (Some(7), &b"got\n"[..]), "{signal}");
     }
 }
 
 #[test]
 fn an_interrupt_is_the_programs_to_handle() {
-    let place = Place::new();
+    let installation = Installation::new();
     // Alone in its process group, as a shell with job control would start it; the script signals the group like a
     // terminal does.
     for (signal, code) in [("INT", 5), ("QUIT", 6)] {
         let script = format!("trap 'exit {code}' {signal}; kill -{signal} 0; exit 99");
-        let output = place.attentive_command(["--quiet", "sh", "-c", &script]).process_group(0).output().unwrap();
+        let output =
+            installation.attentive_command(["--quiet", "sh", "-c", &script]).process_group(0).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{signal}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let script = "kill -INT 0; exit 99";
-    let output = place.attentive_command(["--quiet", "sh", "-c", script]).process_group(0).output().unwrap();
+    let output = installation.attentive_command(["--quiet", "sh", "-c", script]).process_group(0).output().unwrap();
     assert_eq!(output.status.signal(), Some(2));
     assert!(output.stderr.is_empty(), "the interrupt that ended the program was taken for ours");
 }
 
 #[test]
 fn the_program_inherits_the_dispositions_we_were_started_with() {
-    let place = Place::new();
-    let plain = place.attentive_command(["grep", "SigIgn", "/proc/self/status"]).output().unwrap();
+    let installation = Installation::new();
+    let plain = installation.attentive_command(["grep", "SigIgn", "/proc/self/status"]).output().unwrap();
     let mask = |output: &Output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         u64::from_str_radix(text.split_whitespace().last().unwrap(), 16).unwrap()
@@ -229,15 +230,15 @@ fn the_program_inherits_the_dispositions_we_were_started_with() {
     assert_eq!(mask(&plain) & interrupt_and_hangup, 0);
     let script = format!("trap '' INT HUP; exec {COMMAND} grep SigIgn /proc/self/status");
     let mut shell = Command::new("sh");
-    shell.args(["-c", &script]).current_dir(place.work()).env("MSMEMSCOPE_LIB_DIR", place.libraries());
+    shell.args(["-c", &script]).current_dir(installation.work()).env("MSMEMSCOPE_LIB_DIR", installation.libraries());
     assert_eq!(mask(&shell.output().unwrap()) & interrupt_and_hangup, interrupt_and_hangup);
 }
 
 #[test]
 fn the_program_gets_the_libraries_and_the_configuration() {
-    let place = Place::new();
+    let installation = Installation::new();
     let script = r#"printf '%s\n%s\n%s' "$LD_PRELOAD" "$0" "$MSMEMSCOPE_RECORD""#;
-    let mut command = place.command([
+    let mut command = installation.command([
         "--device=cpu,npu:3",
         "--call-stack=c:20",
         "--format=db",
@@ -248,9 +249,9 @@ fn the_program_gets_the_libraries_and_the_configuration() {
         "-c",
         script,
     ]);
-    let output = command.env("LD_PRELOAD", place.libraries().join(HOST)).output().unwrap();
+    let output = command.env("LD_PRELOAD", installation.libraries().join(HOST)).output().unwrap();
     let lines: Vec<&[u8]> = output.stdout.splitn(3, |byte| *byte == b'\n').collect();
-    let real = place.libraries().canonicalize().unwrap();
+    let real = installation.libraries().canonicalize().unwrap();
     assert_eq!(
         String::from_utf8_lossy(lines[0]),
         format!("{}:{}", real.join(RECORDER).display(), real.join(HOST).display())
@@ -270,46 +271,46 @@ fn the_program_gets_the_libraries_and_the_configuration() {
         (Some(0), Some(""), Some(0))
     );
     assert!(told.watch.is_some_and(|watch| watch.is_empty()) && told.owner.is_some() && told.utc_offset.is_some());
-    assert_eq!(told.dir, Some(place.work().join("a;b").as_os_str().as_bytes()));
+    assert_eq!(told.dir, Some(installation.work().join("a;b").as_os_str().as_bytes()));
     assert!(told.run.is_some_and(|run| run != 0));
-    assert_eq!(place.created(), [place.work().join("a;b")]);
+    assert_eq!(installation.created(), [installation.work().join("a;b")]);
 }
 
 #[test]
 fn the_old_name_writes_and_speaks_as_before() {
-    let place = Place::new();
-    let mut command = place.command(["--watch=a,b", "sh", "-c", "echo $MSMEMSCOPE_RECORD"]);
+    let installation = Installation::new();
+    let mut command = installation.command(["--watch=a,b", "sh", "-c", "echo $MSMEMSCOPE_RECORD"]);
     let output = command.arg0("/usr/bin/msleaks").output().unwrap();
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("brand=msleaks;"), "{out}");
     assert!(error.starts_with("[msleaks] note: --watch"), "{error}");
-    assert_eq!(place.created(), [place.work().join("leaksDumpResults")]);
+    assert_eq!(installation.created(), [installation.work().join("leaksDumpResults")]);
 }
 
 #[test]
 fn a_script_without_interpreter_line_runs_in_the_shell() {
-    let place = Place::new();
-    let script = place.top.path().join("plain");
+    let installation = Installation::new();
+    let script = installation.top.path().join("plain");
     std::fs::write(&script, "echo $1; exit 9\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let output = place.run([script.to_str().unwrap(), "word"]);
+    let output = installation.run([script.to_str().unwrap(), "word"]);
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(9), &b"word\n"[..]));
 }
 
 #[test]
 fn notes_go_to_the_error_stream_and_are_silenced_by_quiet() {
-    let place = Place::new();
-    let output = place.run(["echo", "--steps=1", "x"]);
+    let installation = Installation::new();
+    let output = installation.run(["echo", "--steps=1", "x"]);
     assert_eq!(output.stdout, b"x\n");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.starts_with("[msmemscope] note: '--steps=1'") && error.contains("-- echo"), "{error}");
-    let output = place.run(["--quiet", "echo", "--steps=1", "x"]);
+    let output = installation.run(["--quiet", "echo", "--steps=1", "x"]);
     assert!(output.stderr.is_empty());
 }
 
 #[test]
 fn texts_go_to_standard_output_and_create_nothing() {
-    let place = Place::new();
+    let installation = Installation::new();
     for (words, part) in [
         (&["--help"][..], "--call-stack"),
         (&["-h"], "Usage: msmemscope"),
@@ -321,12 +322,12 @@ fn texts_go_to_standard_output_and_create_nothing() {
         (&["completions", "zsh"], "#compdef msmemscope"),
         (&["completions", "fish"], "complete -c msmemscope"),
     ] {
-        let output = place.run(words);
+        let output = installation.run(words);
         assert!(output.status.success(), "{words:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains(part), "{words:?}");
         assert!(output.stderr.is_empty(), "{words:?}");
     }
-    assert_eq!(place.created(), Vec::<PathBuf>::new());
+    assert_eq!(installation.created(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -339,9 +340,9 @@ fn a_reader_who_has_seen_enough_is_no_failure() {
 
 #[test]
 fn address_sanitizer_is_told_that_libraries_come_before_it_unless_the_user_says_something_about_it() {
-    let place = Place::new();
+    let installation = Installation::new();
     let options = |own: Option<&str>| {
-        let mut command = place.command(["sh", "-c", "echo $ASAN_OPTIONS"]);
+        let mut command = installation.command(["sh", "-c", "echo $ASAN_OPTIONS"]);
         match own {
             Some(own) => command.env("ASAN_OPTIONS", own),
             None => command.env_remove("ASAN_OPTIONS"),
@@ -355,26 +356,26 @@ fn address_sanitizer_is_told_that_libraries_come_before_it_unless_the_user_says_
 
 #[test]
 fn an_output_directory_too_long_to_be_told_is_refused_before_the_program_starts() {
-    let place = Place::new();
-    let deep = |length: usize| format!("{}{}", place.work().display(), "/d".repeat(length / 2));
-    let output = place.run([format!("--output={}", deep(3900)), "touch".to_owned(), "started".to_owned()]);
+    let installation = Installation::new();
+    let deep = |length: usize| format!("{}{}", installation.work().display(), "/d".repeat(length / 2));
+    let output = installation.run([format!("--output={}", deep(3900)), "touch".to_owned(), "started".to_owned()]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{told}");
     let most: usize = told.split(" are the most").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     assert!(told.contains("its path has 3") && (1000..1536).contains(&most), "{told}");
-    assert_eq!(place.created(), Vec::<PathBuf>::new());
+    assert_eq!(installation.created(), Vec::<PathBuf>::new());
     // One as long as it may be.
-    let longest = format!("{:d<most$}", deep(most - place.work().as_os_str().len() - 3) + "/");
+    let longest = format!("{:d<most$}", deep(most - installation.work().as_os_str().len() - 3) + "/");
     assert_eq!(longest.len(), most);
-    assert!(place.run([format!("--output={longest}"), "true".to_owned()]).status.success());
+    assert!(installation.run([format!("--output={longest}"), "true".to_owned()]).status.success());
 }
 
 #[test]
 fn a_program_for_another_c_library_is_refused() {
-    let place = Place::new();
-    let program = place.work().join("foreign");
+    let installation = Installation::new();
+    let program = installation.work().join("foreign");
     compile(&["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"], "int main(void) { return 0; }\n", &program);
-    let output = place.run([program.as_os_str()]);
+    let output = installation.run([program.as_os_str()]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("it uses the C library musl"), "{told}");

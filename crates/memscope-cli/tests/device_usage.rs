@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use memscope_session::libraries::{HOST, RECORDER};
 use memscope_testkit::{Space, SpoolBuilder};
-use memscope_usage::{DeviceMemory, LogWriter, ProcessMemory, Usage, UsageLog};
+use memscope_usage::{DeviceMemory, LogWriter, ProcessMemory, UsageLog, UsageSample};
 use tempfile::TempDir;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_msmemscope");
@@ -23,22 +23,22 @@ int dcmi_get_npu_proc_mem_info(int card, int device, struct process *p, int *n) 
 }
 ";
 
-struct Place {
+struct Installation {
     top: TempDir,
 }
 
-impl Place {
-    fn with_driver(init: i32) -> Place {
-        let place = Place { top: tempfile::tempdir().unwrap() };
+impl Installation {
+    fn with_driver(init: i32) -> Installation {
+        let installation = Installation { top: tempfile::tempdir().unwrap() };
         for directory in ["lib64", "driver"] {
-            std::fs::create_dir(place.path(directory)).unwrap();
+            std::fs::create_dir(installation.path(directory)).unwrap();
         }
         for name in [RECORDER, HOST] {
-            place.compile("int memscope_test_marker;\n", &place.path("lib64").join(name));
+            installation.compile("int memscope_test_marker;\n", &installation.path("lib64").join(name));
         }
         let source = DRIVER.replace("INIT", &init.to_string());
-        place.compile(&source, &place.path("driver/libdcmi.so"));
-        place
+        installation.compile(&source, &installation.path("driver/libdcmi.so"));
+        installation
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -70,11 +70,11 @@ impl Place {
 
 #[test]
 fn selected_devices_are_sampled_while_the_program_runs() {
-    let place = Place::with_driver(0);
-    place.run(&["--device=npu:1"]);
-    let logs = place.logs();
+    let installation = Installation::with_driver(0);
+    installation.run(&["--device=npu:1"]);
+    let logs = installation.logs();
     assert_eq!(logs.len(), 1);
-    let log = UsageLog::open(&place.path("output"), logs[0]).unwrap().unwrap();
+    let log = UsageLog::open(&installation.path("output"), logs[0]).unwrap().unwrap();
     let at = log.at(1, 77, u64::MAX);
     assert_eq!((at.process_used, at.device_used, at.device_total), (Some(556), Some(4 << 20), Some(64 << 20)));
     assert_eq!(log.at(0, 77, u64::MAX).device_used, None);
@@ -82,18 +82,18 @@ fn selected_devices_are_sampled_while_the_program_runs() {
 
 #[test]
 fn a_run_without_npus_asks_no_driver() {
-    let place = Place::with_driver(0);
-    place.run(&["--device=cpu"]);
-    assert_eq!(place.logs(), Vec::<u64>::new());
+    let installation = Installation::with_driver(0);
+    installation.run(&["--device=cpu"]);
+    assert_eq!(installation.logs(), Vec::<u64>::new());
 }
 
 #[test]
 fn a_driver_that_refuses_is_mentioned_to_those_who_asked_for_details_only() {
-    let place = Place::with_driver(-8012);
-    let told = |words: &[&str]| String::from_utf8(place.run(words).stderr).unwrap().contains("dcmi_init");
+    let installation = Installation::with_driver(-8012);
+    let told = |words: &[&str]| String::from_utf8(installation.run(words).stderr).unwrap().contains("dcmi_init");
     assert!(!told(&["--device=npu"]));
     assert!(told(&["--device=npu", "--log-level=info"]));
-    assert_eq!(place.logs(), Vec::<u64>::new());
+    assert_eq!(installation.logs(), Vec::<u64>::new());
 }
 
 /// What the csv of device 2 says of the only allocation in it, after `export` of `directory`.
@@ -119,7 +119,7 @@ fn rows_say_what_was_sampled_of_their_run_process_and_device_before_their_time()
     spool.write(&process).unwrap();
     assert!(!exported_attributes(root.path(), &process).contains("process_used"));
 
-    let usage = |used_bytes, bytes| Usage {
+    let usage = |used_bytes, bytes| UsageSample {
         device: Some(DeviceMemory { used_bytes, total_bytes: 1 << 30 }),
         processes: Some(vec![ProcessMemory { pid: 30, bytes: 1 }, ProcessMemory { pid: 31, bytes }]),
     };

@@ -1,7 +1,7 @@
 //! What the command tells of recordings made to order.
 #![allow(clippy::print_stderr, reason = "which tests were skipped is part of the result")]
 use memscope_testkit::{Protection, Space, SpoolBuilder, StopReason, SystemKind};
-use memscope_usage::{HOST_PEAK, LogWriter, ProcessMemory, Usage};
+use memscope_usage::{HOST_PEAK, LogWriter, ProcessMemory, UsageSample};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -123,7 +123,7 @@ fn the_peak_is_of_usable_memory_and_beside_it_stand_resident_size_and_reserved_s
     next.write(&root.path().join("msmemscope_31_20251203091124_ascend")).unwrap();
     let mut log = LogWriter::create_host(root.path(), 1).unwrap();
     for (time_ns, bytes) in [(500_000_000, 2 << 20), (1_500_000_000, 3 << 20), (2_500_000_000, 9 << 20)] {
-        let usage = Usage { device: None, processes: Some(vec![ProcessMemory { pid: 31, bytes }]) };
+        let usage = UsageSample { device: None, processes: Some(vec![ProcessMemory { pid: 31, bytes }]) };
         log.append(START_NS + time_ns, HOST_PEAK, &usage).unwrap();
     }
     let text = info(root.path());

@@ -7,7 +7,7 @@ use crate::event_rows::{write_memory, write_note};
 use crate::format::{Format, StackForm};
 use crate::problem::Problem;
 use crate::room::{self, Claim, Room};
-use crate::router::{Making, Place, Router, StackSource};
+use crate::router::{DumpLayout, Making, Router, StackSource};
 use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
 use memscope_model::record_settings::{event, level};
@@ -146,11 +146,11 @@ pub fn export_process(
     let start = process.info().start;
     let utc_offset = process.settings().utc_offset;
     let time = file_time(directory, start, utc_offset);
-    let place = Place { process_directory: directory, time: &time, brand, format, stacks };
-    let mut dump = Dump::new(process, &place, symbolizer, dump_events, usage, cancel);
-    let claim = match claim_room(process, &place, &mut dump, room, notice) {
+    let layout = DumpLayout { process_directory: directory, time: &time, brand, format, stacks };
+    let mut dump = Dump::new(process, &layout, symbolizer, dump_events, usage, cancel);
+    let claim = match claim_room(process, &layout, &mut dump, room, notice) {
         Ok(claim) => {
-            dump.begin(Ok(Router::new(place, Making::Files, usage)));
+            dump.begin(Ok(Router::new(layout, Making::Files, usage)));
             claim
         }
         Err(refusal @ ExportError::NoRoom { .. }) => {
@@ -192,17 +192,17 @@ pub fn export_process(
 /// tell that there is room.
 fn claim_room<'r>(
     process: &mut Process,
-    place: &Place<'_>,
+    layout: &DumpLayout<'_>,
     dump: &mut Dump<'_>,
     room: &'r Room,
     notice: &mut dyn FnMut(String),
 ) -> Result<Option<Claim<'r>>, ExportError> {
-    if place.format == Format::NoFiles {
+    if layout.format == Format::NoFiles {
         return Ok(None);
     }
-    let directory = place.process_directory;
-    let most = room::most_bytes(process, place.stacks);
-    let surely_viewable = !place.format.is_for_viewer() || most <= room::VIEWER_FILE_LIMIT;
+    let directory = layout.process_directory;
+    let most = room::most_bytes(process, layout.stacks);
+    let surely_viewable = !layout.format.is_for_viewer() || most <= room::VIEWER_FILE_LIMIT;
     if surely_viewable && let Some(claim) = room.try_claim(directory, most) {
         return Ok(Some(claim));
     }
@@ -214,7 +214,7 @@ fn claim_room<'r>(
     let estimates = router.estimates();
     let stacks_recorded = process.settings().has_stacks();
     let claim = room.claim(directory, &estimates, stacks_recorded && router.has_inline_stacks())?;
-    room::beyond_viewer(place.format, &estimates).for_each(notice);
+    room::beyond_viewer(layout.format, &estimates).for_each(notice);
     Ok(Some(claim))
 }
 
@@ -239,14 +239,14 @@ impl<'a> Dump<'a> {
     /// Ready to estimate the files.
     fn new(
         process: &Process,
-        place: &Place<'a>,
+        layout: &DumpLayout<'a>,
         symbolizer: &'a mut Symbolizer,
         dump_events: DumpEvents,
         usage: Option<&'a UsageLookup<'a>>,
         cancel: Option<&'a AtomicBool>,
     ) -> Dump<'a> {
         Dump {
-            router: Ok(Router::new(*place, Making::Estimates, usage)),
+            router: Ok(Router::new(*layout, Making::Estimates, usage)),
             texts: StackTexts::new(symbolizer),
             pid: process.info().pid,
             dump_events,
@@ -392,7 +392,7 @@ mod tests {
         }
         spool.write(&directory).unwrap();
         let mut process = Process::open(&directory).unwrap();
-        let place = Place {
+        let layout = DumpLayout {
             process_directory: &directory,
             time: "20251203091122",
             brand: Brand::MsMemScope,
@@ -400,7 +400,7 @@ mod tests {
             stacks: Some(stacks),
         };
         let mut symbolizer = Symbolizer::new();
-        let mut dump = Dump::new(&process, &place, &mut symbolizer, DumpEvents::ALL, None, None);
+        let mut dump = Dump::new(&process, &layout, &mut symbolizer, DumpEvents::ALL, None, None);
         process.run(&mut [&mut dump], &mut |_| {}).unwrap();
         let estimates = dump.router.as_ref().unwrap().estimates();
         assert_eq!(estimates.len(), 1);

@@ -39,7 +39,7 @@ pub(crate) fn most_bytes(process: &Process, stacks: Option<StackForm>) -> u64 {
     rows.saturating_mul(LONG_ROW_BYTES + frames * LONG_FRAME_BYTES)
 }
 
-/// What may still be written to the file system of a directory, which need not exist yet; `None` if nobody tells.
+/// What may still be written to the file system of a directory, which need not exist yet; `None` if it is not known.
 pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
     let directory = std::path::absolute(directory).ok()?;
     let existing = directory.ancestors().find(|ancestor| ancestor.is_dir())?;
@@ -109,7 +109,7 @@ impl Room {
 }
 
 impl Claims {
-    /// `free` is `None` if nobody tells. What others have written of their claims is counted twice, so that "no" is a
+    /// `free` is `None` if it is not known. What others have written of their claims is counted twice, so that "no" is a
     /// reason to wait for them.
     fn has_room(&self, bytes: u64, free: Option<u64>) -> bool {
         free.is_none_or(|free| self.bytes.saturating_add(bytes) <= free)

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Which files, and where.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'p> {
+pub(crate) struct DumpLayout<'p> {
     pub(crate) process_directory: &'p Path,
     /// In the names of files.
     pub(crate) time: &'p str,
@@ -25,7 +25,7 @@ pub(crate) struct Place<'p> {
     pub(crate) stacks: Option<StackForm>,
 }
 
-impl Place<'_> {
+impl DumpLayout<'_> {
     fn names(&self, device: DeviceId) -> FileNames {
         file_names(self.process_directory, device, self.brand, self.time, self.format)
     }
@@ -40,7 +40,7 @@ impl Place<'_> {
 
 /// The files of one process, each opened at the first row of its device.
 pub(crate) struct Router<'p> {
-    place: Place<'p>,
+    layout: DumpLayout<'p>,
     making: Making,
     files: BTreeMap<DeviceId, DumpFile>,
     /// Rows of no device in particular so far: a file opened later begins with them. They are few.
@@ -73,13 +73,13 @@ enum Target {
 }
 
 impl<'p> Router<'p> {
-    pub(crate) fn new(place: Place<'p>, making: Making, usage: Option<&'p UsageLookup<'p>>) -> Router<'p> {
-        Router { place, making, files: BTreeMap::new(), undirected: Vec::new(), usage }
+    pub(crate) fn new(layout: DumpLayout<'p>, making: Making, usage: Option<&'p UsageLookup<'p>>) -> Router<'p> {
+        Router { layout, making, files: BTreeMap::new(), undirected: Vec::new(), usage }
     }
 
     /// Whether the rows are for MindStudio Insight.
     pub(crate) fn is_for_viewer(&self) -> bool {
-        self.place.format.is_for_viewer()
+        self.layout.format.is_for_viewer()
     }
 
     /// The row comes without its stack cells.
@@ -99,7 +99,7 @@ impl<'p> Router<'p> {
         if let Some(file) = self.files.get_mut(&row.device) {
             return file.write(row, stack, source);
         }
-        let Some(mut file) = DumpFile::create(&self.place, self.making, row.device)? else { return Ok(()) };
+        let Some(mut file) = DumpFile::create(&self.layout, self.making, row.device)? else { return Ok(()) };
         for earlier in &self.undirected {
             earlier.with(|earlier, stack| file.write_undirected(row.device, earlier, stack, source, self.usage))?;
         }
@@ -142,7 +142,7 @@ impl<'p> Router<'p> {
     pub(crate) fn estimates(&self) -> Vec<FileEstimate> {
         let files = self.files.iter().filter_map(|(device, file)| match &file.target {
             Target::Estimate { bytes, .. } => {
-                Some(FileEstimate { dump: self.place.names(*device).dump, bytes: *bytes })
+                Some(FileEstimate { dump: self.layout.names(*device).dump, bytes: *bytes })
             }
             Target::Writer(_) => None,
         });
@@ -152,19 +152,19 @@ impl<'p> Router<'p> {
 
 impl DumpFile {
     /// `None` if the format has no files.
-    fn create(place: &Place<'_>, making: Making, device: DeviceId) -> Result<Option<DumpFile>, ExportError> {
-        let Some(of) = place.format.files() else { return Ok(None) };
+    fn create(layout: &DumpLayout<'_>, making: Making, device: DeviceId) -> Result<Option<DumpFile>, ExportError> {
+        let Some(of) = layout.format.files() else { return Ok(None) };
         let target = match making {
             Making::Estimates => Target::Estimate { of, bytes: 0 },
             Making::Files => {
-                let names = place.names(device);
+                let names = layout.names(device);
                 if let Some(directory) = names.dump.parent() {
                     create_directories(directory)?;
                 }
                 Target::Writer((of.open)(&names)?)
             }
         };
-        let table = (place.stack_form(device) == StackForm::Table).then(StackTable::default);
+        let table = (layout.stack_form(device) == StackForm::Table).then(StackTable::default);
         Ok(Some(DumpFile { target, table }))
     }
 
@@ -328,8 +328,8 @@ mod tests {
         }
     }
 
-    fn place(root: &Path, format: Format, stacks: Option<StackForm>) -> Place<'_> {
-        Place { process_directory: root, time: "1", brand: Brand::MsMemScope, format, stacks }
+    fn layout(root: &Path, format: Format, stacks: Option<StackForm>) -> DumpLayout<'_> {
+        DumpLayout { process_directory: root, time: "1", brand: Brand::MsMemScope, format, stacks }
     }
 
     /// Stacks `f < main` of C, and `train` of Python.
@@ -346,7 +346,7 @@ mod tests {
         let (stacks, native, _) = two_stacks();
         let mut symbolizer = Symbolizer::new();
         let source = &mut StackSource { stacks: &stacks, texts: &mut StackTexts::new(&mut symbolizer) };
-        let mut router = Router::new(place(root.path(), Format::Csv, None), Making::Files, None);
+        let mut router = Router::new(layout(root.path(), Format::Csv, None), Making::Files, None);
         router.write(&start(), native, source).unwrap();
         for device in [DeviceId::Npu(3), DeviceId::Cpu] {
             router.write(&malloc(device), StackId::NONE, source).unwrap();
@@ -379,7 +379,7 @@ mod tests {
         let recursive = stacks.intern_texts(["f", "f", "main"].into_iter(), [].into_iter());
         let mut symbolizer = Symbolizer::new();
         let source = &mut StackSource { stacks: &stacks, texts: &mut StackTexts::new(&mut symbolizer) };
-        let mut router = Router::new(place(root.path(), Format::Csv, None), Making::Files, None);
+        let mut router = Router::new(layout(root.path(), Format::Csv, None), Making::Files, None);
         let row = malloc(DeviceId::Cpu);
         for stack in [both, native, recursive, both] {
             router.write(&row, stack, source).unwrap();
@@ -402,7 +402,7 @@ mod tests {
         let (stacks, _, _) = two_stacks();
         let mut symbolizer = Symbolizer::new();
         let source = &mut StackSource { stacks: &stacks, texts: &mut StackTexts::new(&mut symbolizer) };
-        let mut router = Router::new(place(root.path(), Format::Db, None), Making::Files, None);
+        let mut router = Router::new(layout(root.path(), Format::Db, None), Making::Files, None);
         router.write(&start(), StackId::NONE, source).unwrap();
         let mut problems = Vec::new();
         assert!(router.finish(&start(), &[], source, &mut problems).unwrap().is_empty());
@@ -417,7 +417,7 @@ mod tests {
             let (stacks, native, _) = two_stacks();
             let mut symbolizer = Symbolizer::new();
             let source = &mut StackSource { stacks: &stacks, texts: &mut StackTexts::new(&mut symbolizer) };
-            let mut router = Router::new(place(root.path(), format, None), Making::Files, None);
+            let mut router = Router::new(layout(root.path(), format, None), Making::Files, None);
             router.write(&malloc(DeviceId::Cpu), native, source).unwrap();
             router.write(&malloc(DeviceId::Npu(0)), native, source).unwrap();
             drop(router);

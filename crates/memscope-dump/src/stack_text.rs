@@ -146,12 +146,12 @@ fn frame_text(frame: Frame, stacks: &Stacks, symbolizer: &mut Symbolizer) -> Str
     }
 }
 
-fn is_broken(frame: &memscope_symbols::Frame) -> bool {
+fn is_broken(frame: &memscope_symbols::SourceFrame) -> bool {
     let broken = |text: &Option<String>| text.as_deref().is_some_and(|text| text.contains(char::is_control));
     broken(&frame.function) || broken(&frame.file)
 }
 
-fn unbroken(mut frame: memscope_symbols::Frame) -> memscope_symbols::Frame {
+fn unbroken(mut frame: memscope_symbols::SourceFrame) -> memscope_symbols::SourceFrame {
     frame.function = frame.function.map(|text| one_line(&text).into_owned());
     frame.file = frame.file.map(|text| one_line(&text).into_owned());
     frame

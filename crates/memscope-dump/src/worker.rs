@@ -17,83 +17,86 @@ pub(crate) trait Consumer: Send + 'static {
 }
 
 /// A consumer in a thread of its own, from the first full piece on: what is small needs none. Dropped, it writes what was
-/// handed over and ends.
+/// submitted and ends.
 pub(crate) struct Worker<C: Consumer> {
-    place: Place<C>,
+    state: WorkerState<C>,
 }
 
-enum Place<C: Consumer> {
-    Here(C),
-    There {
+enum WorkerState<C: Consumer> {
+    /// Pieces are consumed by whoever submits them.
+    Inline(C),
+    Threaded {
         full: SyncSender<C::Piece>,
         emptied: Receiver<C::Piece>,
         thread: JoinHandle<Result<Option<C>, C::Error>>,
     },
-    /// Its error was told.
+    /// Its error was returned.
     Failed,
 }
 
 impl<C: Consumer> Worker<C> {
     pub(crate) fn new(consumer: C) -> Worker<C> {
-        Worker { place: Place::Here(consumer) }
+        Worker { state: WorkerState::Inline(consumer) }
     }
 
     /// Takes a full piece and gives an empty one. An error may be that of an earlier piece.
-    pub(crate) fn hand_over(&mut self, mut piece: C::Piece) -> Result<C::Piece, C::Error> {
-        self.move_out();
-        match &mut self.place {
-            Place::There { full, emptied, .. } => match full.send(piece) {
+    pub(crate) fn submit(&mut self, mut piece: C::Piece) -> Result<C::Piece, C::Error> {
+        self.start_thread();
+        match &mut self.state {
+            WorkerState::Threaded { full, emptied, .. } => match full.send(piece) {
                 Ok(()) => Ok(emptied.try_recv().unwrap_or_default()),
                 Err(_) => self.end().map(|_| C::Piece::default()),
             },
-            Place::Here(consumer) => consumer.consume(&mut piece).map(|()| piece),
-            Place::Failed => Ok(C::Piece::default()),
+            WorkerState::Inline(consumer) => consumer.consume(&mut piece).map(|()| piece),
+            WorkerState::Failed => Ok(C::Piece::default()),
         }
     }
 
-    /// Takes the last piece, waits until all are written and gives the consumer; `None` if an error was told before.
+    /// Takes the last piece, waits until all are written and gives the consumer; `None` if an error was returned before.
     pub(crate) fn finish(mut self, mut last: C::Piece) -> Result<Option<C>, C::Error> {
-        match &mut self.place {
-            Place::Here(consumer) => consumer.consume(&mut last)?,
-            _ => drop(self.hand_over(last)?),
+        match &mut self.state {
+            WorkerState::Inline(consumer) => consumer.consume(&mut last)?,
+            _ => drop(self.submit(last)?),
         }
         self.end()
     }
 
-    /// The consumer while it is here.
+    /// The consumer while it has no thread.
     #[cfg(test)]
     pub(crate) fn consumer(&self) -> Option<&C> {
-        if let Place::Here(consumer) = &self.place { Some(consumer) } else { None }
+        if let WorkerState::Inline(consumer) = &self.state { Some(consumer) } else { None }
     }
 
     /// Where no thread is to be had the consumer stays.
-    fn move_out(&mut self) {
-        if !matches!(self.place, Place::Here(_)) {
+    fn start_thread(&mut self) {
+        if !matches!(self.state, WorkerState::Inline(_)) {
             return;
         }
         let (full, waiting) = sync_channel(WAITING);
         let (empty, emptied) = channel();
-        // It follows when its thread is there.
-        let (door, entry) = sync_channel(1);
+        // The consumer is sent once its thread has started: if none can be started, it is still ours.
+        let (consumer_sender, consumer_receiver) = sync_channel(1);
         let work = move || {
-            let Ok(mut consumer) = entry.recv() else { return Ok(None) };
+            let Ok(mut consumer) = consumer_receiver.recv() else { return Ok(None) };
             consume_all(&mut consumer, &waiting, &empty)?;
             Ok(Some(consumer))
         };
         let Ok(thread) = thread::Builder::new().name(String::from("export")).spawn(work) else { return };
-        if let Place::Here(consumer) = mem::replace(&mut self.place, Place::There { full, emptied, thread }) {
-            let _ = door.send(consumer);
+        if let WorkerState::Inline(consumer) =
+            mem::replace(&mut self.state, WorkerState::Threaded { full, emptied, thread })
+        {
+            let _ = consumer_sender.send(consumer);
         }
     }
 
     fn end(&mut self) -> Result<Option<C>, C::Error> {
-        match mem::replace(&mut self.place, Place::Failed) {
-            Place::Here(consumer) => Ok(Some(consumer)),
-            Place::There { full, thread, .. } => {
+        match mem::replace(&mut self.state, WorkerState::Failed) {
+            WorkerState::Inline(consumer) => Ok(Some(consumer)),
+            WorkerState::Threaded { full, thread, .. } => {
                 drop(full);
                 thread.join().unwrap_or_else(|panic| resume_unwind(panic))
             }
-            Place::Failed => Ok(None),
+            WorkerState::Failed => Ok(None),
         }
     }
 }
@@ -113,7 +116,7 @@ fn consume_all<C: Consumer>(
 
 impl<C: Consumer> Drop for Worker<C> {
     fn drop(&mut self) {
-        if let Place::There { full, thread, .. } = mem::replace(&mut self.place, Place::Failed) {
+        if let WorkerState::Threaded { full, thread, .. } = mem::replace(&mut self.state, WorkerState::Failed) {
             drop(full);
             let _ = thread.join();
         }
@@ -159,7 +162,7 @@ mod tests {
         for pieces in [0, 1, 2, 50] {
             let (mut worker, _) = sum(u32::MAX);
             for number in 0..pieces {
-                assert!(worker.hand_over(vec![number, number]).unwrap().is_empty());
+                assert!(worker.submit(vec![number, number]).unwrap().is_empty());
             }
             assert_eq!(worker.consumer().is_some(), pieces == 0, "a single piece needs no thread");
             assert_eq!(worker.finish(vec![1]).unwrap().unwrap().total, pieces * (pieces.max(1) - 1) + 1);
@@ -167,25 +170,25 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_once() {
+    fn an_error_is_returned_once() {
         let (mut worker, _) = sum(3);
-        let mut told = (0..).find_map(|number| worker.hand_over(vec![number]).err());
-        assert_eq!(told.take(), Some(3));
-        assert!(worker.hand_over(vec![4]).is_ok());
+        let mut error = (0..).find_map(|number| worker.submit(vec![number]).err());
+        assert_eq!(error.take(), Some(3));
+        assert!(worker.submit(vec![4]).is_ok());
         assert!(worker.finish(vec![5]).unwrap().is_none());
 
         let (worker, _) = sum(3);
         assert_eq!(worker.finish(vec![3]).map(|_| ()), Err(3));
         let (mut worker, _) = sum(3);
-        worker.hand_over(vec![1]).unwrap();
+        worker.submit(vec![1]).unwrap();
         assert_eq!(worker.finish(vec![3]).map(|_| ()), Err(3));
     }
 
     #[test]
     fn dropped_it_has_ended() {
         let (mut worker, seen) = sum(u32::MAX);
-        worker.hand_over(vec![1, 2]).unwrap();
-        worker.hand_over(vec![3]).unwrap();
+        worker.submit(vec![1, 2]).unwrap();
+        worker.submit(vec![3]).unwrap();
         drop(worker);
         assert_eq!((seen.load(Ordering::Relaxed), Arc::strong_count(&seen)), (3, 1));
     }

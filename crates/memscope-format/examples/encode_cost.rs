@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, Path};
 use memscope_format::record::{
-    AccessMode, DevAddr, Execution, HostAddr, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceAddr,
-    SpaceDevice, StackRef, SystemKind, TensorOwner,
+    AccessMode, DevAddr, HostAddr, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceAddr, SpaceDevice,
+    StackRef, SystemKind, TaskLogLine, TensorOwner,
 };
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (space, device, size, address) = (Space::PtaCaching, 1u32, 4096, 0x12c0_0000_0000);
     let stack = StackRef { c: 77, python: 5 };
     let path = Path::after(b"0_7/1_Linear/0_", b"0_7/1_Linear/1_MatMul");
-    let lines = [Execution { stream: 1, task: 7, unit: 0, end: false, counter: 1000 }; 8];
+    let lines = [TaskLogLine { stream: 1, task: 7, unit: 0, end: false, counter: 1000 }; 8];
     let protection = Protection::READ_WRITE;
     let records = [
         (
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ),
         ("device_free", Extended::DeviceFree { space, address: SpaceAddr(address), stack }),
         ("host_map", Extended::HostMap { address: HostAddr(address), size, protection, stack }),
-        ("launch", Extended::Launch),
+        ("launch", Extended::KernelLaunch),
         ("task", Extended::Task { device: PhysicalDevice(device), stream: 3, task: 70, name: 0x1234_5678_9abc }),
         ("mark", Extended::Mark { text: b"step start" }),
         ("system", Extended::System { kind: SystemKind::Step, value: 7 }),

@@ -1,5 +1,5 @@
 //! Which frame comes below which: a function calls the same few others, so the frame of a new node is mostly one that
-//! was met below the same parent's frame before.
+//! was seen below the same parent's frame before.
 //!
 //! Encoder and decoder keep the same memory, from the beginning of a generation on, and a frame that is in it costs the
 //! node's one byte instead of six.

@@ -61,7 +61,7 @@ impl Reason {
 pub struct Request {
     pub wish: Wish,
     pub run_id: u64,
-    /// What the process met itself.
+    /// The error the process had itself.
     pub errno: i32,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! windows.spool   | process header, 4 KiB | windows of 4 to 256 KiB, in any order  mapped shared, rewritten in place
-//! events.spool    | block | block | …                                             appended, one `write` a block
-//! block = the window header (64 bytes) and the committed payload of a full window
+//! events.spool    | spool block | spool block | …                                 appended, one `write` each
+//! spool block = the window header (64 bytes) and the committed payload of a full window
 //! ```
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -131,12 +131,12 @@ pub struct CalibrationSlot {
 
 const _: () = assert!(size_of::<ProcessHeader>() <= PROCESS_HEADER_SIZE);
 
-/// The first 64 bytes of a window, and of the block a full window becomes.
+/// The first 64 bytes of a window, and of the spool block a full window becomes.
 #[repr(C)]
 pub struct WindowHeader {
     /// 0 while the window changes from one lane to another.
     pub magic: u32,
-    /// How large the window is: see [`window_bytes`]. A block keeps it, though it ends with its payload.
+    /// How large the window is: see [`window_bytes`]. A spool block keeps it, though it ends with its payload.
     pub size: u32,
     /// `generation << 32 | committed`: one release store publishes a record; a new generation begins empty.
     pub progress: AtomicU64,
@@ -149,21 +149,21 @@ pub struct WindowHeader {
     pub base_monotonic_ns: u64,
     /// Events the lane could not record since the process began.
     pub lost: AtomicU64,
-    /// Events the lane recorded in earlier generations; tells how many a damaged block held.
+    /// Events the lane recorded in earlier generations; tells how many a damaged spool block held.
     pub earlier_events: u64,
-    /// XXH3 of the payload in a block, with the header's own first 56 bytes as seed. In a window: the writer's own.
+    /// XXH3 of the payload in a spool block, with the header's own first 56 bytes as seed. In a window: the writer's own.
     pub checksum: u64,
 }
 
 const _: () = assert!(size_of::<WindowHeader>() == WINDOW_HEADER_SIZE);
 
-/// The checksum of a block: covers the payload and, as the seed, the header fields before it.
+/// The checksum of a spool block: covers the payload and, as the seed, the header fields before it.
 pub fn checksum(header: &[u8; 56], payload: &[u8]) -> u64 {
     let seed = xxhash_rust::xxh3::xxh3_64(header);
     xxhash_rust::xxh3::xxh3_64_with_seed(payload, seed)
 }
 
-/// Puts the checksum into the header of a block.
+/// Puts the checksum into the header of a spool block.
 pub fn seal(header: &mut [u8; WINDOW_HEADER_SIZE], payload: &[u8]) {
     let (fields, place) = header.split_at_mut(core::mem::offset_of!(WindowHeader, checksum));
     if let (Some(fields), Some(place)) = (fields.first_chunk(), place.first_chunk_mut()) {

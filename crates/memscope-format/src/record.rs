@@ -335,7 +335,7 @@ pub mod free_stack {
 
 /// A line of a device's task log: a task began or ended. Numbers are as the device wrote them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Execution {
+pub struct TaskLogLine {
     /// 0 where the device does not tell it.
     pub stream: u16,
     pub task: u32,

@@ -20,7 +20,7 @@ macro_rules! records {
                 1 THREAD Thread { thread: u32 as Varint };
                 /// Lines of a device's task log, at most [`MOST_EXECUTIONS`](crate::record::MOST_EXECUTIONS); `streams` says
                 /// whether the device tells the stream.
-                45 EXECUTIONS Executions { device: PhysicalDevice as Varint } with Lines(streams: bool, lines: &'a [Execution]);
+                45 EXECUTIONS Executions { device: PhysicalDevice as Varint } with Lines(streams: bool, lines: &'a [TaskLogLine]);
             }
             // What later records of the same lane refer to.
             definitions {
@@ -97,7 +97,7 @@ macro_rules! records {
                 34 RANGE_START RangeStart { id: u64 as Varint } with Label(text: &'a [u8]);
                 35 RANGE_END RangeEnd { id: u64 as Varint };
                 /// A kernel is about to be launched by the lane's thread.
-                40 LAUNCH Launch;
+                40 LAUNCH KernelLaunch;
                 /// The runtime gave a task its number. `task` is the word it reports, `name` the hash of the kernel's, 0 for none.
                 41 TASK Task { device: PhysicalDevice as Varint, stream: u32 as Varint, task: u32 as Varint, name: u64 as Word };
                 /// Which way stream and task numbers are packed in the task log.
@@ -110,7 +110,8 @@ macro_rules! records {
                     counter: u64 as Word,
                     width: u64 as Varint,
                 };
-                /// `launch` is the process's own count. A name that is empty is not known.
+                /// `launch`, which the end repeats, is the process's own count of operators. A name that is empty is
+                /// not known.
                 64 ATB_OPERATOR_START AtbOperatorStart {
                     launch: u64 as Varint,
                     device: LogicalDevice as Varint,

@@ -1,4 +1,4 @@
-//! What a library is made of that is preloaded into other programs, and stands in front of functions they call.
+//! What a library is made of that is preloaded into other programs and hooks functions they call.
 //!
 //! * [`hooks!`]: the table of a library's hooks. A line spells a function once, with its type; export, entry stub, typed
 //!   original and the list of exports come from it, and a wrong number or type of parameters does not compile.

@@ -55,11 +55,11 @@ impl Books {
         BooksView { host: &self.host, devices: &self.devices }
     }
 
-    /// The blocks that are alive and newer than `told`, in the order in which they appeared.
-    pub(crate) fn live_after(&self, told: BlockId) -> Vec<Block> {
+    /// The blocks that are alive and newer than `announced`, in the order in which they appeared.
+    pub(crate) fn live_after(&self, announced: BlockId) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut keep = |block: &Block| {
-            if block.id > told {
+            if block.id > announced {
                 blocks.push(*block);
             }
         };

@@ -14,15 +14,15 @@ use std::ops::ControlFlow;
 #[derive(Debug, Default)]
 pub(crate) struct DeviceBooks {
     /// In order, so that the block around an address is near it.
-    live: BTreeMap<(Space, SpaceAddr), Live>,
+    live: BTreeMap<(Space, SpaceAddr), LiveDeviceBlock>,
     /// What pools that tell each of their heaps hold, by where it begins.
-    heaps: BTreeMap<(Space, DevAddr), Heap>,
-    /// Few, and found by [`Live::pool`] where it matters.
+    heaps: BTreeMap<(Space, DevAddr), PoolHeap>,
+    /// Few, and found by [`LiveDeviceBlock::pool`] where it matters.
     pools: Vec<PoolUsage>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Live {
+struct LiveDeviceBlock {
     block: BlockId,
     size: u64,
     made: Moment,
@@ -32,7 +32,7 @@ struct Live {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Heap {
+struct PoolHeap {
     size: u64,
     /// Index of its pool.
     pool: usize,
@@ -74,7 +74,7 @@ impl DeviceBooks {
             Space::PtaWorkspace => workspace_share(size, self.pools[pool].live_bytes),
             _ => size,
         };
-        let live = Live {
+        let live = LiveDeviceBlock {
             block: counts.next_block(),
             size,
             made: Moment { event: counts.ids, ..now },
@@ -149,7 +149,7 @@ impl DeviceBooks {
             counts.implausible_events += 1;
             return;
         }
-        self.heaps.insert((space, address), Heap { size, pool });
+        self.heaps.insert((space, address), PoolHeap { size, pool });
         self.change_reserved(pool, |reserved| reserved + size);
     }
 
@@ -178,7 +178,7 @@ impl DeviceBooks {
         const NEAR: usize = 16;
         const ADDRESSED: [Space; 5] =
             [Space::Driver, Space::PtaCaching, Space::PtaWorkspace, Space::Atb, Space::MindSpore];
-        let holds = |start: SpaceAddr, live: &Live| {
+        let holds = |start: SpaceAddr, live: &LiveDeviceBlock| {
             let on = self.pools[live.pool].device;
             address.0 - start.0 < live.size && (device == Device::Unknown || on == device)
         };
@@ -210,7 +210,7 @@ impl DeviceBooks {
         self.live.iter().map(|((_, address), live)| self.block(*address, live))
     }
 
-    fn block(&self, address: SpaceAddr, live: &Live) -> Block {
+    fn block(&self, address: SpaceAddr, live: &LiveDeviceBlock) -> Block {
         let PoolUsage { device, pool, .. } = self.pools[live.pool];
         let owner = OwnerId::of(pool, live.origin);
         Block {
@@ -237,7 +237,7 @@ impl DeviceBooks {
         &mut self,
         now: Moment,
         address: SpaceAddr,
-        live: Live,
+        live: LiveDeviceBlock,
         synthetic: bool,
         counts: &mut Counts,
         emit: Emit<'_>,

@@ -15,7 +15,7 @@ pub(crate) struct DeviceNumbers {
 }
 
 impl DeviceNumbers {
-    /// Takes the list in; the first one met counts. The error says why it is not used.
+    /// Takes the list in; the first one seen counts. The error says why it is not used.
     pub(crate) fn see(&mut self, list: &str) -> Result<(), Problem> {
         if self.visible.is_some() {
             return Ok(());

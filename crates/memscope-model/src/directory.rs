@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// What was found below an output directory.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundProcesses {
     /// Directories for [`crate::Process::open`], in order of start time.
     pub processes: Vec<PathBuf>,
     /// Directories that hold a recording that cannot be read, and why. Their run is not known, so they are here
@@ -28,7 +28,7 @@ pub fn find_processes(root: &Path, run: Option<u64>) -> Result<Vec<PathBuf>, Mod
 }
 
 /// As [`find_processes`], and what could not be read.
-pub fn survey_processes(root: &Path, run: Option<u64>) -> Result<Found, ModelError> {
+pub fn survey_processes(root: &Path, run: Option<u64>) -> Result<FoundProcesses, ModelError> {
     let directory_error = |source| ModelError::Directory { path: root.to_owned(), source };
     let mut candidates = Vec::new();
     if spool_directory(root).is_some() {
@@ -40,7 +40,7 @@ pub fn survey_processes(root: &Path, run: Option<u64>) -> Result<Found, ModelErr
     }
     // Processes of one start time keep an order that does not depend on the file system.
     candidates.sort_unstable();
-    let mut found = Found::default();
+    let mut found = FoundProcesses::default();
     let mut started = Vec::new();
     for candidate in candidates {
         let Some(spool) = readable_spool(&candidate, &mut found) else { continue };
@@ -60,7 +60,7 @@ pub fn survey_processes(root: &Path, run: Option<u64>) -> Result<Found, ModelErr
 }
 
 /// The candidate's spool directory; notes a candidate that cannot even be looked into.
-fn readable_spool(candidate: &Path, found: &mut Found) -> Option<PathBuf> {
+fn readable_spool(candidate: &Path, found: &mut FoundProcesses) -> Option<PathBuf> {
     let spool = spool_directory(candidate);
     if spool.is_none()
         && let Err(source) = fs::metadata(candidate.join(memscope_format::layout::SPOOL_DIRECTORY))

@@ -11,7 +11,7 @@ pub enum Damage {
     Spool(SpoolDamage),
     /// A row of a file that makes no sense.
     Row { file: PathBuf, row: RowPlace, why: String },
-    /// More such rows of the file than are told one by one.
+    /// More such rows of the file than are reported one by one.
     MoreRows { file: PathBuf, number: u64 },
     /// A file of several that cannot be read at all, or not to its end.
     File { file: PathBuf, why: String },
@@ -34,7 +34,7 @@ pub enum Problem {
     VisibleDevices { value: String },
     /// Kernel launches for which the runtime reported no task.
     LaunchesWithoutTask { number: u64, launches: u64 },
-    /// Kernel launches whose name was never told.
+    /// Kernel launches whose name was never defined.
     LaunchesWithoutName { number: u64, launches: u64 },
     /// Executions of which no launch was recorded.
     StrayExecutions { number: u64 },

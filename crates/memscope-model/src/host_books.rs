@@ -13,13 +13,13 @@ use std::ops::ControlFlow;
 
 /// A block that is alive, found by its address.
 #[derive(Clone, Copy, Debug)]
-struct Live {
+struct LiveHostBlock {
     block: BlockId,
     size: u64,
     made: Moment,
 }
 
-impl Live {
+impl LiveHostBlock {
     #[inline(always)]
     fn block(&self, origin: Origin, address: HostAddr) -> Block {
         Block {
@@ -39,11 +39,11 @@ impl Live {
 #[derive(Debug)]
 pub(crate) struct HostBooks {
     /// Heap blocks by address.
-    heap: FxHashMap<HostAddr, Live>,
+    heap: FxHashMap<HostAddr, LiveHostBlock>,
     /// The newest free of an address, for some addresses.
     last_frees: [LastFree; LAST_FREES],
     /// Usable mappings by start; they never overlap.
-    mappings: BTreeMap<HostAddr, Live>,
+    mappings: BTreeMap<HostAddr, LiveHostBlock>,
     /// Anonymous mappings without access: address space, not memory. Has nothing in common with `mappings`.
     pub(crate) reserved: AddressRanges,
     usage: PoolUsage,
@@ -318,7 +318,7 @@ impl HostBooks {
             let mapping_end = address + live.size;
             for (piece_start, piece_end) in [(address, start), (end, mapping_end)] {
                 if piece_start < piece_end {
-                    let piece = Live { block: counts.next_block(), size: piece_end - piece_start, ..live };
+                    let piece = LiveHostBlock { block: counts.next_block(), size: piece_end - piece_start, ..live };
                     self.mappings.insert(piece_start, piece);
                     let at = Moment { thread: live.made.thread, stack: live.made.stack, ..now };
                     self.emit_malloc(at, piece.block(Origin::Mapping, piece_start), true, counts, emit)?;
@@ -329,7 +329,7 @@ impl HostBooks {
     }
 
     /// A mapping that reaches into `start..end`.
-    fn mapping_in(&self, start: HostAddr, end: HostAddr) -> Option<(HostAddr, Live)> {
+    fn mapping_in(&self, start: HostAddr, end: HostAddr) -> Option<(HostAddr, LiveHostBlock)> {
         let (address, live) = self.mappings.range(..end).next_back()?;
         (*address + live.size > start).then_some((*address, *live))
     }
@@ -403,7 +403,7 @@ impl HostBooks {
         self.is_used = true;
         counts.frees += 1;
         counts.unmatched_frees += 1;
-        let unseen = Live { block: counts.next_block(), size: 0, made: Moment::default() };
+        let unseen = LiveHostBlock { block: counts.next_block(), size: 0, made: Moment::default() };
         let mut event = BlockEvent {
             action: Action::Free,
             block: unseen.block(Origin::Heap, address),
@@ -420,8 +420,8 @@ impl HostBooks {
 
 /// A new block, whose allocation is the next event.
 #[inline(always)]
-fn begin(now: Moment, size: u64, counts: &mut Counts) -> Live {
-    Live { block: counts.next_block(), size, made: Moment { event: counts.ids, ..now } }
+fn begin(now: Moment, size: u64, counts: &mut Counts) -> LiveHostBlock {
+    LiveHostBlock { block: counts.next_block(), size, made: Moment { event: counts.ids, ..now } }
 }
 
 /// The addresses a mapping call touches; `None` if no call can.

@@ -1,6 +1,6 @@
 //! Which launch a task is, and which task an execution.
 use crate::NameId;
-use crate::task_log::Line;
+use crate::task_log::TimedLine;
 use memscope_format::record::PhysicalDevice;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -18,13 +18,13 @@ impl TaskId {
         TaskId { device, stream, task: word & 0xffff }
     }
 
-    /// `None` if the log did not tell it.
+    /// `None` if the log does not have it.
     pub(crate) fn stream(self) -> Option<u32> {
         (self.stream != ANY_STREAM).then_some(self.stream)
     }
 
     /// From a line of the log, where stream and task may have changed places and lent each other bits.
-    fn of(line: &Line, expanded: bool) -> TaskId {
+    fn of(line: &TimedLine, expanded: bool) -> TaskId {
         let (s, t) = (u32::from(line.stream), line.task & 0xffff);
         let (stream, task) = if !line.streams {
             (ANY_STREAM, t)
@@ -45,7 +45,7 @@ impl TaskId {
     }
 }
 
-/// Of a log that does not tell streams.
+/// Of a log that has no streams.
 const ANY_STREAM: u32 = u32::MAX;
 
 /// What is known of a task.
@@ -62,14 +62,14 @@ pub(crate) struct Task {
 
 /// What a line of the log comes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Execution {
+pub(crate) enum ExecutionMatch {
     /// Of a task that was launched.
     Of(Task),
-    /// Of a task nobody saw launched; `ended`: its end has come as well.
+    /// Of a task without a recorded launch; `ended`: its end has come as well.
     Stray { id: TaskId, ended: bool },
     /// There is nothing to emit: everything about it was emitted before, or will be with its launch.
     Settled,
-    /// Its launch may be dated a little later: it has to come again then.
+    /// Its launch may be dated a little later: it is to be matched again then.
     RetryLater,
 }
 
@@ -98,14 +98,14 @@ pub struct KernelCounts {
 /// Tasks in flight and the names of kernels.
 #[derive(Debug, Default)]
 pub(crate) struct KernelBooks {
-    /// More than one only where the log does not tell the stream.
+    /// More than one only where the log has no streams.
     tasks: FxHashMap<TaskId, Vec<Task>>,
     waiting: FxHashMap<TaskId, Waiting>,
     /// By hash.
     names: FxHashMap<u64, NameId>,
     /// Names that were looked for further on.
     searched: FxHashSet<u64>,
-    /// Devices whose log does not tell the stream.
+    /// Devices whose log has no streams.
     without_streams: FxHashSet<PhysicalDevice>,
     expanded: bool,
     pub(crate) counts: KernelCounts,
@@ -129,7 +129,7 @@ impl KernelBooks {
         !self.names.contains_key(&hash) && self.searched.insert(hash)
     }
 
-    /// The log of this device does not tell streams.
+    /// The log of this device has no streams.
     pub(crate) fn see_without_streams(&mut self, device: PhysicalDevice) {
         self.without_streams.insert(device);
     }
@@ -164,7 +164,7 @@ impl KernelBooks {
     }
 
     /// Takes in a line of the log. `patient`: a launch may still come, dated a little later.
-    pub(crate) fn execute(&mut self, line: &Line, patient: bool) -> Execution {
+    pub(crate) fn execute(&mut self, line: &TimedLine, patient: bool) -> ExecutionMatch {
         let id = TaskId::of(line, self.expanded);
         if line.waited {
             return self.give_up(id, line);
@@ -174,7 +174,7 @@ impl KernelBooks {
             return match tasks.iter_mut().find(|task| !task.began) {
                 Some(task) => {
                     task.began = true;
-                    Execution::Of(*task)
+                    ExecutionMatch::Of(*task)
                 }
                 None => self.stray(id, line, patient),
             };
@@ -184,32 +184,32 @@ impl KernelBooks {
         if tasks.is_empty() {
             self.tasks.remove(&id);
         }
-        Execution::Of(task)
+        ExecutionMatch::Of(task)
     }
 
-    fn stray(&mut self, id: TaskId, line: &Line, patient: bool) -> Execution {
+    fn stray(&mut self, id: TaskId, line: &TimedLine, patient: bool) -> ExecutionMatch {
         if let Some(waiting) = self.waiting.get_mut(&id)
             && line.end
         {
             waiting.ended = true;
-            return Execution::Settled;
+            return ExecutionMatch::Settled;
         }
         if patient && !line.end {
             self.waiting.insert(id, Waiting { number: line.number, ended: false });
-            return Execution::RetryLater;
+            return ExecutionMatch::RetryLater;
         }
-        Execution::Stray { id, ended: false }
+        ExecutionMatch::Stray { id, ended: false }
     }
 
     /// The launch did not come.
-    fn give_up(&mut self, id: TaskId, line: &Line) -> Execution {
+    fn give_up(&mut self, id: TaskId, line: &TimedLine) -> ExecutionMatch {
         match self.waiting.get(&id) {
             Some(Waiting { number, ended }) if *number == line.number => {
                 let ended = *ended;
                 self.waiting.remove(&id);
-                Execution::Stray { id, ended }
+                ExecutionMatch::Stray { id, ended }
             }
-            _ => Execution::Settled,
+            _ => ExecutionMatch::Settled,
         }
     }
 }
@@ -243,9 +243,9 @@ mod tests {
         books.launch(TaskId::reported(PhysicalDevice(0), stream, task), name, 1, true)
     }
 
-    fn name_of(execution: Execution) -> u64 {
+    fn name_of(execution: ExecutionMatch) -> u64 {
         match execution {
-            Execution::Of(task) => task.name,
+            ExecutionMatch::Of(task) => task.name,
             other => panic!("{other:?}"),
         }
     }
@@ -256,7 +256,7 @@ mod tests {
         for round in 1..=3 {
             assert_eq!(book(&mut books, 7, 65535, round), None);
             assert_eq!(name_of(books.execute(&line(7, 65535, 0), true)), round);
-            assert_eq!(name_of(books.execute(&Line { end: true, ..line(7, 65535, 0) }, true)), round);
+            assert_eq!(name_of(books.execute(&TimedLine { end: true, ..line(7, 65535, 0) }, true)), round);
         }
         // One that was never seen to run is replaced.
         book(&mut books, 7, 1, 4);
@@ -268,26 +268,26 @@ mod tests {
     #[test]
     fn a_beginning_dated_before_its_launch_waits_for_it() {
         let mut books = KernelBooks::default();
-        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::RetryLater);
-        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), Execution::Settled);
+        assert_eq!(books.execute(&line(7, 1, 0), true), ExecutionMatch::RetryLater);
+        assert_eq!(books.execute(&TimedLine { end: true, ..line(7, 1, 0) }, true), ExecutionMatch::Settled);
         let (task, ended) = book(&mut books, 7, 1, 9).unwrap();
         assert_eq!((task.name, ended), (9, true));
-        assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), Execution::Settled);
+        assert_eq!(books.execute(&TimedLine { waited: true, ..line(7, 1, 0) }, true), ExecutionMatch::Settled);
         assert!(books.tasks.is_empty() && books.waiting.is_empty());
     }
 
     #[test]
     fn a_beginning_whose_launch_does_not_come_is_a_stray() {
         let mut books = KernelBooks::default();
-        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::RetryLater);
+        assert_eq!(books.execute(&line(7, 1, 0), true), ExecutionMatch::RetryLater);
         let id = TaskId { device: PhysicalDevice(0), stream: 7, task: 1 };
-        let stray = |id, ended| Execution::Stray { id, ended };
-        assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), stray(id, false));
-        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), stray(id, false));
+        let stray = |id, ended| ExecutionMatch::Stray { id, ended };
+        assert_eq!(books.execute(&TimedLine { waited: true, ..line(7, 1, 0) }, true), stray(id, false));
+        assert_eq!(books.execute(&TimedLine { end: true, ..line(7, 1, 0) }, true), stray(id, false));
         assert_eq!(books.execute(&line(8, 1, 0), false), stray(TaskId { stream: 8, ..id }, false));
-        assert_eq!(books.execute(&line(7, 1, 0), true), Execution::RetryLater);
-        assert_eq!(books.execute(&Line { end: true, ..line(7, 1, 0) }, true), Execution::Settled);
-        assert_eq!(books.execute(&Line { waited: true, ..line(7, 1, 0) }, true), stray(id, true));
+        assert_eq!(books.execute(&line(7, 1, 0), true), ExecutionMatch::RetryLater);
+        assert_eq!(books.execute(&TimedLine { end: true, ..line(7, 1, 0) }, true), ExecutionMatch::Settled);
+        assert_eq!(books.execute(&TimedLine { waited: true, ..line(7, 1, 0) }, true), stray(id, true));
         assert!(books.waiting.is_empty());
     }
 
@@ -297,11 +297,11 @@ mod tests {
         books.see_without_streams(PhysicalDevice(0));
         book(&mut books, 1, 5, 10);
         book(&mut books, 2, 5, 20);
-        let begin = Line { streams: false, ..line(0, 5, 0) };
-        let end = Line { end: true, ..begin };
+        let begin = TimedLine { streams: false, ..line(0, 5, 0) };
+        let end = TimedLine { end: true, ..begin };
         assert_eq!(name_of(books.execute(&begin, true)), 10);
         assert_eq!(name_of(books.execute(&begin, true)), 20);
-        let Execution::Of(first) = books.execute(&end, true) else { panic!("no task") };
+        let ExecutionMatch::Of(first) = books.execute(&end, true) else { panic!("no task") };
         assert_eq!((first.name, first.id.stream), (10, 1));
         assert_eq!(name_of(books.execute(&end, true)), 20);
         assert!(books.tasks.is_empty());

@@ -16,7 +16,7 @@ pub(crate) struct Lane {
     /// needs it not to.
     ticks: u64,
     /// Bytes read when [`Lane::take_bytes`] was last called.
-    told_bytes: u64,
+    reported_bytes: u64,
     /// Events read ahead of their turn.
     ahead: VecDeque<Event>,
     /// In a loop the next stack is the last one.
@@ -29,7 +29,7 @@ impl Lane {
             cursor: LaneCursor::new(number),
             definitions: Definitions::default(),
             ticks: 0,
-            told_bytes: 0,
+            reported_bytes: 0,
             ahead: VecDeque::new(),
             last_stack: (StackRef::NONE, Ok(StackId::NONE)),
         }
@@ -106,9 +106,9 @@ impl Lane {
         &self.definitions.text
     }
 
-    /// Path and name of the newest launch, where they are known.
-    pub(crate) fn launch(&self) -> (Option<&str>, Option<&str>) {
-        (self.definitions.launch_path.as_deref(), self.definitions.launch_name.as_deref())
+    /// Path and name of the newest operator or kernel of ATB, where they are known.
+    pub(crate) fn atb_names(&self) -> (Option<&str>, Option<&str>) {
+        (self.definitions.atb_path.as_deref(), self.definitions.atb_name.as_deref())
     }
 
     /// The tensor of the newest access.
@@ -117,19 +117,19 @@ impl Lane {
     }
 
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        self.definitions.news.is_some()
+    pub(crate) fn has_shared_definitions(&self) -> bool {
+        self.definitions.shared.is_some()
     }
 
-    /// What the lane told that matters to all, once after it was met.
-    pub(crate) fn take_news(&mut self) -> News {
-        self.definitions.news.take().map_or_else(News::default, |news| *news)
+    /// The definitions for all lanes that this one had since the last call.
+    pub(crate) fn take_shared_definitions(&mut self) -> SharedDefinitions {
+        self.definitions.shared.take().map_or_else(SharedDefinitions::default, |shared| *shared)
     }
 
     /// How many bytes of the spool were read since the last call.
     pub(crate) fn take_bytes(&mut self) -> u64 {
         let consumed = self.cursor.consumed();
-        consumed - std::mem::replace(&mut self.told_bytes, consumed)
+        consumed - std::mem::replace(&mut self.reported_bytes, consumed)
     }
 
     pub(crate) fn cursor(&self) -> &LaneCursor {
@@ -149,23 +149,23 @@ struct Definitions {
     frames: Vec<Frame>,
     /// Of the newest event that has one.
     text: String,
-    launch_path: Option<String>,
-    launch_name: Option<String>,
+    atb_path: Option<String>,
+    atb_name: Option<String>,
     tensor: TensorShape,
     /// Rare; a word to look at for each event.
-    news: Option<Box<News>>,
+    shared: Option<Box<SharedDefinitions>>,
 }
 
-/// What one lane tells and all need.
+/// Definitions in one lane that count for all lanes.
 #[derive(Default)]
-pub(crate) struct News {
+pub(crate) struct SharedDefinitions {
     pub(crate) visible_devices: Option<String>,
     /// By their hashes.
     pub(crate) kernel_names: Vec<(u64, String)>,
 }
 
 #[derive(Clone, Copy)]
-struct Node {
+struct LaneNode {
     parent: u32,
     frame: Frame,
     /// The process-wide node of the same frames; found when the first event asks.
@@ -177,17 +177,17 @@ struct Node {
 struct Nodes {
     /// The number of the first.
     first: u32,
-    /// Numbers are dense unless blocks are missing, so this holds nearly all of them; `None` for one that is in no block that could
-    /// be read.
-    dense: Vec<Option<Node>>,
+    /// Numbers are dense unless spool blocks are missing, so this holds nearly all of them; `None` for one that is in
+    /// no spool block that could be read.
+    dense: Vec<Option<LaneNode>>,
     /// Nodes whose number is so far ahead that the bytes seen do not justify the memory up to it.
-    distant: FxHashMap<u32, Node>,
+    distant: FxHashMap<u32, LaneNode>,
     defined: usize,
 }
 
 impl Nodes {
     #[inline]
-    fn define(&mut self, id: u32, node: Node) {
+    fn define(&mut self, id: u32, node: LaneNode) {
         if self.defined == 0 {
             self.first = id;
         }
@@ -200,7 +200,7 @@ impl Nodes {
     }
 
     #[cold]
-    fn define_out_of_order(&mut self, id: u32, node: Node) {
+    fn define_out_of_order(&mut self, id: u32, node: LaneNode) {
         // Enough for a gap of a few missing blocks, yet never more memory than a multiple of what was read.
         const FREE_GAP: usize = 1 << 20;
         let index = self.index(id);
@@ -221,7 +221,7 @@ impl Nodes {
         id.wrapping_sub(self.first) as usize
     }
 
-    fn get_mut(&mut self, id: u32) -> Option<&mut Node> {
+    fn get_mut(&mut self, id: u32) -> Option<&mut LaneNode> {
         let index = self.index(id);
         match self.dense.get_mut(index) {
             Some(Some(node)) => Some(node),
@@ -231,7 +231,7 @@ impl Nodes {
     }
 
     #[inline]
-    fn get(&self, id: u32) -> Option<&Node> {
+    fn get(&self, id: u32) -> Option<&LaneNode> {
         match self.dense.get(self.index(id)) {
             Some(Some(node)) => Some(node),
             _ => self.distant.get(&id),
@@ -276,28 +276,28 @@ impl Definitions {
                         Frame::Python { code, instruction }
                     }
                 };
-                self.nodes.define(id, Node { parent, frame, known: None });
+                self.nodes.define(id, LaneNode { parent, frame, known: None });
             }
             Definition::Forget {} => {
                 self.forgotten.push(std::mem::take(&mut self.nodes));
             }
             Definition::Text { text: bytes, .. } => self.text = text(bytes),
             Definition::VisibleDevices { text: bytes } => {
-                self.news.get_or_insert_default().visible_devices = Some(text(bytes));
+                self.shared.get_or_insert_default().visible_devices = Some(text(bytes));
             }
             Definition::KernelName { hash, text: bytes } => {
-                self.news.get_or_insert_default().kernel_names.push((hash, text(bytes)));
+                self.shared.get_or_insert_default().kernel_names.push((hash, text(bytes)));
             }
-            Definition::Launch { path, name } => {
+            Definition::AtbNames { path, name } => {
                 let known = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));
-                (self.launch_path, self.launch_name) = (known(path), known(name));
+                (self.atb_path, self.atb_name) = (known(path), known(name));
             }
             Definition::Tensor(shape) => self.tensor = shape,
         }
     }
 
     #[inline(always)]
-    fn node(&self, id: u32) -> Option<&Node> {
+    fn node(&self, id: u32) -> Option<&LaneNode> {
         self.nodes.get(id).or_else(|| self.forgotten.iter().rev().find_map(|nodes| nodes.get(id)))
     }
 
@@ -308,7 +308,7 @@ impl Definitions {
             return Some(NodeId::NONE);
         }
         match self.nodes.dense.get(self.nodes.index(id)) {
-            Some(Some(Node { known: Some(known), .. })) => Some(*known),
+            Some(Some(LaneNode { known: Some(known), .. })) => Some(*known),
             _ => self.resolve(id, stacks, part),
         }
     }

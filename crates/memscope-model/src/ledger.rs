@@ -46,7 +46,7 @@ pub struct OldBlock {
 }
 
 /// Where a block is. Handles of the driver are no addresses, and have a numbering of their own.
-type Place = (Device, Pool, Numbering, u64);
+type BlockKey = (Device, Pool, Numbering, u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Numbering {
@@ -54,7 +54,7 @@ enum Numbering {
     Handles,
 }
 
-fn place_of(device: Device, pool: Pool, origin: Origin, address: u64) -> Place {
+fn key_of(device: Device, pool: Pool, origin: Origin, address: u64) -> BlockKey {
     let numbering = match origin {
         Origin::DriverHandle(_) => Numbering::Handles,
         _ => Numbering::Addresses,
@@ -94,9 +94,9 @@ const KEPT_REFUSALS: usize = 1000;
 struct LedgerBooks {
     live: FxHashMap<BlockId, Block>,
     /// Blocks of devices, in order, so that the block around an address is near it.
-    on_devices: BTreeMap<Place, BlockId>,
+    on_devices: BTreeMap<BlockKey, BlockId>,
     /// Blocks of the host that came without a number.
-    on_host: FxHashMap<Place, BlockId>,
+    on_host: FxHashMap<BlockKey, BlockId>,
     pools: Vec<PoolUsage>,
     /// Where each is: a made-up file may name thousands of devices.
     pool_places: FxHashMap<(Device, Pool), usize>,
@@ -117,33 +117,33 @@ impl LedgerBooks {
     }
 
     fn insert(&mut self, block: Block, numbered: bool) {
-        let place = place_of(block.device, block.pool, block.origin, block.address);
+        let key = key_of(block.device, block.pool, block.origin, block.address);
         if is_of_host(block.pool) {
             if !numbered {
-                self.on_host.insert(place, block.id);
+                self.on_host.insert(key, block.id);
             }
         } else {
-            self.on_devices.insert(place, block.id);
+            self.on_devices.insert(key, block.id);
         }
         self.live.insert(block.id, block);
     }
 
     fn remove(&mut self, id: BlockId) -> Option<Block> {
         let block = self.live.remove(&id)?;
-        let place = place_of(block.device, block.pool, block.origin, block.address);
+        let key = key_of(block.device, block.pool, block.origin, block.address);
         if is_of_host(block.pool) {
-            if !self.on_host.is_empty() && self.on_host.get(&place) == Some(&id) {
-                self.on_host.remove(&place);
+            if !self.on_host.is_empty() && self.on_host.get(&key) == Some(&id) {
+                self.on_host.remove(&key);
             }
-        } else if self.on_devices.get(&place) == Some(&id) {
-            self.on_devices.remove(&place);
+        } else if self.on_devices.get(&key) == Some(&id) {
+            self.on_devices.remove(&key);
         }
         Some(block)
     }
 
-    /// The block at a place, of those that came without a number where it is the host's.
-    fn at(&self, place: Place) -> Option<BlockId> {
-        let found = if is_of_host(place.1) { self.on_host.get(&place) } else { self.on_devices.get(&place) };
+    /// The block at an address, of those that came without a number where it is the host's.
+    fn at(&self, key: BlockKey) -> Option<BlockId> {
+        let found = if is_of_host(key.1) { self.on_host.get(&key) } else { self.on_devices.get(&key) };
         found.copied()
     }
 }
@@ -157,7 +157,7 @@ impl Ledger {
         Ledger::default()
     }
 
-    /// A block begins. One that is still there under the same number ends first; so does one at the same place if the
+    /// A block begins. One that is still there under the same number ends first; so does one at the same address if the
     /// new one has no number. Numbered blocks end by their number alone.
     pub fn malloc(&mut self, now: Circumstances, new: NewBlock, sinks: &mut [&mut dyn TraceSink]) -> ControlFlow<()> {
         let NewBlock { device, pool, origin, address, size, owner, synthetic, .. } = new;
@@ -167,7 +167,7 @@ impl Ledger {
         }
         let old = match new.id {
             Some(id) => self.books.remove(id),
-            None => self.books.at(place_of(device, pool, origin, address)).and_then(|id| self.books.remove(id)),
+            None => self.books.at(key_of(device, pool, origin, address)).and_then(|id| self.books.remove(id)),
         };
         if let Some(old) = old {
             self.outcome.replaced_blocks += 1;

@@ -51,7 +51,7 @@ mod tests;
 mod trace;
 
 pub use annotations::{Annotation, Annotations, Inefficiencies};
-pub use directory::{Found, find_processes, survey_processes};
+pub use directory::{FoundProcesses, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
     Access, AccessMode, AccessedBlock, AtbOperator, BlockId, Device, DriverTraits, KernelPhase, NoteEvent, NoteKind,

@@ -19,7 +19,7 @@ impl fmt::Debug for Name<'_> {
     }
 }
 
-/// All names met so far.
+/// All names seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     texts: Vec<String>,

@@ -2,7 +2,7 @@
 use crate::{AtbOperator, DevAddr, Device, NameId, Names};
 use rustc_hash::FxHashMap;
 
-/// Operators that are at work, by the number of their launch. An operator that is left by an exception never ends.
+/// Operators that are at work, by their numbers. An operator that is left by an exception never ends.
 #[derive(Debug, Default)]
 pub(crate) struct OpenOperators(FxHashMap<u64, OpenOperator>);
 
@@ -20,17 +20,17 @@ impl OpenOperators {
     /// More than threads can be in at once, even with graphs in graphs.
     const MOST: usize = 1 << 16;
 
-    pub(crate) fn start(&mut self, launch: u64, device: Device, operator: &AtbOperator<'_>) {
+    pub(crate) fn start(&mut self, number: u64, device: Device, operator: &AtbOperator<'_>) {
         if self.0.len() >= Self::MOST {
             self.0.clear();
         }
         let AtbOperator { name, path, workspace, workspace_size } = *operator;
         let (name, path) = (name.map(|name| name.id), path.map(str::to_owned));
-        self.0.insert(launch, OpenOperator { device, name, path, workspace, workspace_size });
+        self.0.insert(number, OpenOperator { device, name, path, workspace, workspace_size });
     }
 
-    pub(crate) fn end(&mut self, launch: u64) -> Option<OpenOperator> {
-        self.0.remove(&launch)
+    pub(crate) fn end(&mut self, number: u64) -> Option<OpenOperator> {
+        self.0.remove(&number)
     }
 }
 
@@ -67,8 +67,8 @@ mod tests {
     fn operators_that_never_end_do_not_pile_up() {
         let mut open = OpenOperators::default();
         let operator = AtbOperator { name: None, path: None, workspace: DevAddr(0), workspace_size: 0 };
-        for launch in 0..3 * OpenOperators::MOST as u64 {
-            open.start(launch, Device::Unknown, &operator);
+        for number in 0..3 * OpenOperators::MOST as u64 {
+            open.start(number, Device::Unknown, &operator);
         }
         assert!(open.0.len() <= OpenOperators::MOST);
     }

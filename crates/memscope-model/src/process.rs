@@ -56,7 +56,7 @@ impl Process {
         self.spool.recorded_bytes()
     }
 
-    /// The stacks met so far; ids of an earlier pass stay valid.
+    /// The stacks seen so far; ids of an earlier pass stay valid.
     pub fn stacks(&self) -> &Stacks {
         match &self.pass {
             Pass::UnderWay(replay) => &replay.stacks,

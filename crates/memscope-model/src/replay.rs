@@ -13,7 +13,7 @@ use crate::lane::Lane;
 use crate::operators::OpenOperators;
 use crate::ranges::{OpenRanges, ThreadDevices};
 use crate::selection::Gate;
-use crate::task_log::{TaskLog, is_of_task_log};
+use crate::task_log::{TaskLogReader, is_of_task_log};
 use crate::trace::{Status, TraceSink};
 use crate::{
     BlockEvent, BlockId, Device, HostAddr, ModelError, Moment, Names, NoteEvent, NoteKind, OutOfMemory, Outcome,
@@ -39,7 +39,7 @@ pub(crate) struct Replay {
     stretch: Stretch,
     /// In boxes, because each is taken out for its turn.
     lanes: Vec<Option<Box<Pending>>>,
-    logs: Vec<TaskLog>,
+    logs: Vec<TaskLogReader>,
     /// The next event of each lane, and then of each log: ticks and number.
     order: BinaryHeap<Reverse<(u64, usize)>>,
     books: Books,
@@ -71,7 +71,7 @@ struct Delivery {
     events: u64,
     chosen_events: u64,
     notes: u64,
-    /// Times of the first and the last event handed over.
+    /// Times of the first and the last event emitted.
     first_time: TimestampNs,
     last_time: TimestampNs,
 }
@@ -129,7 +129,7 @@ struct Pending {
     settled: bool,
 }
 
-/// What stands in a lane before its first event is read; never booked.
+/// What a lane has before its first event is read; never booked.
 const NO_EVENT: Event =
     Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: EventKind::HostFree { address: HostAddr(0) } };
 
@@ -182,7 +182,7 @@ impl Replay {
             if !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else if is_of_task_log(pending.event.kind) {
-                let log = TaskLog::open(&self.spool, number, &self.timeline)?;
+                let log = TaskLogReader::open(&self.spool, number, &self.timeline)?;
                 log.devices_without_streams().for_each(|device| self.kernels.see_without_streams(device));
                 self.logs.push(log);
             } else {
@@ -214,7 +214,7 @@ impl Replay {
 
     /// The lane or log with the next event has its turn; `false` if there is none, or the sink broke off.
     ///
-    /// Two lanes with events of the same tick take turns by number: which came first cannot be told any more.
+    /// Two lanes with events of the same tick take turns by number: which came first is not known.
     fn next_turn(&mut self, end: u64, sink: &mut dyn TraceSink) -> Result<bool, ModelError> {
         let Some(Reverse((ticks, index))) = self.order.pop() else { return Ok(false) };
         let limit = self.order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
@@ -298,7 +298,7 @@ impl Replay {
             if !pending.settled && limit.0 != u64::MAX && self.books.host.contradiction(kind).is_some() {
                 return Ok(Turn::Contradiction);
             }
-            if kind == EventKind::Launch
+            if kind == EventKind::KernelLaunch
                 && !pending.settled
                 && let Some(until) = self.missing_name(pending)?
             {
@@ -446,20 +446,20 @@ impl Replay {
     #[inline(always)]
     fn advance(&mut self, pending: &mut Pending) -> Result<bool, SpoolError> {
         let more = pending.lane.advance(&self.spool, &mut self.stacks, &mut pending.event)?;
-        if pending.lane.has_news() {
+        if pending.lane.has_shared_definitions() {
             self.see_news(&mut pending.lane);
         }
         Ok(more)
     }
 
-    /// Takes in what a lane told that matters to all.
+    /// Takes in the definitions of a lane that count for all lanes.
     #[cold]
     fn see_news(&mut self, lane: &mut Lane) {
-        let news = lane.take_news();
-        if let Some(list) = news.visible_devices {
+        let shared = lane.take_shared_definitions();
+        if let Some(list) = shared.visible_devices {
             self.problems.extend(self.device_numbers.see(&list).err());
         }
-        for (hash, name) in news.kernel_names {
+        for (hash, name) in shared.kernel_names {
             self.kernels.define_name(hash, self.names.intern(&name));
         }
     }
@@ -474,7 +474,7 @@ impl Replay {
         pending: &mut Pending,
         sink: &mut dyn TraceSink,
     ) -> Result<ControlFlow<(), bool>, SpoolError> {
-        if kind == EventKind::Launch {
+        if kind == EventKind::KernelLaunch {
             return Ok(match self.enter_launch(now, pending, sink)? {
                 ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
                 ControlFlow::Break(()) => ControlFlow::Break(()),
@@ -555,7 +555,7 @@ impl Replay {
                 ControlFlow::Continue(())
             }
             // Task logs have lanes of their own; launches were booked before.
-            EventKind::DeviceClock { .. } | EventKind::Execution { .. } | EventKind::Launch => {
+            EventKind::DeviceClock { .. } | EventKind::Execution { .. } | EventKind::KernelLaunch => {
                 self.books.counts.implausible()
             }
             EventKind::Heap { space, device, address, size } => {
@@ -604,8 +604,8 @@ impl Replay {
 
     /// Tells of the blocks that are alive when tracing begins.
     fn start_trace(&mut self, now: Moment, sink: &mut dyn TraceSink) -> ControlFlow<()> {
-        let Some(told) = self.delivery.gate.start(&self.delivery.steps) else { return ControlFlow::Continue(()) };
-        for block in self.books.live_after(told) {
+        let Some(announced) = self.delivery.gate.start(&self.delivery.steps) else { return ControlFlow::Continue(()) };
+        for block in self.books.live_after(announced) {
             if self.delivery.gate.devices.contains(block.device) {
                 let event = self.books.announced_again(now, block);
                 let books = self.books.view();
@@ -654,7 +654,7 @@ impl Replay {
         self.note(now, device, NoteKind::OutOfMemory { call, size, flag }, true, sink)
     }
 
-    /// Asked for, so told whether tracing is on or not.
+    /// Asked for, so emitted whether tracing is on or not.
     fn snapshot(&mut self, now: Moment, device: Device, name: &str, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         if !self.delivery.gate.devices.contains(device) {
             return ControlFlow::Continue(());
@@ -717,7 +717,7 @@ impl Replay {
             .iter()
             .flatten()
             .map(|pending| pending.lane.cursor())
-            .chain(self.logs.iter().map(TaskLog::cursor))
+            .chain(self.logs.iter().map(TaskLogReader::cursor))
         {
             outcome.damage.extend(cursor.damage().iter().cloned().map(Damage::Spool));
             outcome.unknown_records += cursor.unknown_records();
@@ -769,7 +769,7 @@ enum Turn {
     Over,
     /// The lane's next event cannot be what happened next.
     Contradiction,
-    /// The lane's next event is a launch whose name other lanes may tell until then.
+    /// The lane's next event is a launch whose name other lanes may define until then.
     NameMissing {
         until: u64,
     },

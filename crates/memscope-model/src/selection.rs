@@ -71,8 +71,8 @@ pub(crate) struct Gate {
     open: bool,
     /// Was it ever open?
     opened: bool,
-    /// Blocks up to this one were told of, or were gone before tracing began.
-    told: BlockId,
+    /// Blocks up to this one were announced, or were gone before tracing began.
+    announced: BlockId,
 }
 
 impl Gate {
@@ -89,7 +89,7 @@ impl Gate {
             steps,
             open: false,
             opened: false,
-            told: BlockId(0),
+            announced: BlockId(0),
         };
         gate.update(&Steps::default());
         Ok(gate)
@@ -107,24 +107,24 @@ impl Gate {
 
     #[cold]
     fn select_outside(&self, event: &BlockEvent) -> Selection {
-        let closes = event.action == Action::Free && event.matched && event.block.id <= self.told;
+        let closes = event.action == Action::Free && event.matched && event.block.id <= self.announced;
         // Rows of chosen steps are rows of these steps only.
         if closes && self.steps.is_none() { Selection::Closing } else { Selection::NotChosen }
     }
 
-    /// Tracing begins. Blocks that are alive and newer than the answer have to be told of now.
+    /// Tracing begins. Blocks that are alive and newer than the answer have to be announced now.
     pub(crate) fn start(&mut self, steps: &Steps) -> Option<BlockId> {
         if std::mem::replace(&mut self.tracing, true) {
             return None;
         }
         self.update(steps);
-        self.steps.is_none().then_some(self.told)
+        self.steps.is_none().then_some(self.announced)
     }
 
     /// Tracing ends; `newest` is the newest block.
     pub(crate) fn stop(&mut self, newest: BlockId, steps: &Steps) {
         if std::mem::replace(&mut self.tracing, false) {
-            self.told = newest;
+            self.announced = newest;
         }
         self.update(steps);
     }

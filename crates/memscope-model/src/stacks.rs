@@ -63,7 +63,7 @@ struct Node {
     frame: Frame,
 }
 
-/// The number of a frame below its callers, from 1 in the order in which they are met; 0 is none.
+/// The number of a frame below its callers, from 1 in the order in which they are seen; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeId(pub u32);
 
@@ -94,7 +94,7 @@ impl Part {
     }
 }
 
-/// All stacks, modules and code objects met so far. Ids stay valid while the [`crate::Process`] lives.
+/// All stacks, modules and code objects seen so far. Ids stay valid while the [`crate::Process`] lives.
 #[derive(Debug)]
 pub struct Stacks {
     /// Node `n` is at `n - 1`.
@@ -141,7 +141,7 @@ impl Stacks {
         }
     }
 
-    /// The most frames of a part. Those beyond are dropped when a stack is met rather than where it is shown, so that
+    /// The most frames of a part. Those beyond are dropped when a stack is seen rather than where it is shown, so that
     /// stacks that differ only in them are one stack to every report.
     pub(crate) fn depth(&self, part: Part) -> usize {
         match part {

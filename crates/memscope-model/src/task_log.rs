@@ -1,11 +1,11 @@
 //! The lane of a device's task log, in the order of the device's time.
 //!
-//! A line is read from the driver some time after what it tells of. Nothing else is in its lane, so the lane can be read
+//! A line is read from the driver some time after what it reports. Nothing else is in its lane, so the lane can be read
 //! ahead of the others and its lines take their turn at the time the device gave them.
 use crate::TimestampNs;
 use crate::device_clock::DeviceClock;
 use memscope_format::decode::{EventKind, LaneCursor, Spool, SpoolError, Timeline};
-use memscope_format::record::{Execution, PhysicalDevice};
+use memscope_format::record::{PhysicalDevice, TaskLogLine};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ pub(crate) fn is_of_task_log(kind: EventKind) -> bool {
 
 /// A line with its place in time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Line {
+pub(crate) struct TimedLine {
     /// The host's ticks at the device's time.
     pub(crate) ticks: u64,
     /// Lines of one moment stay as they were written.
@@ -36,35 +36,35 @@ pub(crate) struct Line {
 }
 
 /// A task log being read.
-pub(crate) struct TaskLog {
+pub(crate) struct TaskLogReader {
     cursor: LaneCursor,
     clocks: FxHashMap<PhysicalDevice, DeviceClock>,
     without_streams: FxHashSet<PhysicalDevice>,
-    lines: BinaryHeap<Reverse<Line>>,
+    lines: BinaryHeap<Reverse<TimedLine>>,
     /// The latest time of a line read so far.
     newest: TimestampNs,
-    /// The time of the line handed out last.
+    /// The time of the line returned last.
     ticks: u64,
     numbers: u64,
     ended: bool,
-    told_bytes: u64,
+    reported_bytes: u64,
     /// Lines whose device has no clock; they have the time they were read.
     pub(crate) undated: u64,
     /// Events that have no business here.
     pub(crate) foreign: u64,
 }
 
-/// The log is written in the order of time but for what is going on at once: an end is told with its beginning, or units
-/// report one after the other. A line waits for all that may come before it.
+/// The log is written in the order of time but for what is going on at once: an end is reported with its beginning, or
+/// units report one after the other. A line waits for all that may come before it.
 const DISORDER_NS: u64 = 1_000_000_000;
 /// However much is going on.
 const MOST_LINES: usize = 1 << 18;
 /// A line cannot be from the future; the clocks may differ by so much.
 const AHEAD_NS: u64 = 1_000_000_000;
 
-impl TaskLog {
+impl TaskLogReader {
     /// The log in lane `number`. Its clock readings are all read at once: a line lies between two of them.
-    pub(crate) fn open(spool: &Spool, number: u32, timeline: &Timeline) -> Result<TaskLog, SpoolError> {
+    pub(crate) fn open(spool: &Spool, number: u32, timeline: &Timeline) -> Result<TaskLogReader, SpoolError> {
         let mut clocks: FxHashMap<PhysicalDevice, DeviceClock> = FxHashMap::default();
         let mut without_streams = FxHashSet::default();
         let mut cursor = LaneCursor::new(number);
@@ -79,7 +79,7 @@ impl TaskLog {
                 _ => {}
             }
         }
-        Ok(TaskLog {
+        Ok(TaskLogReader {
             cursor: LaneCursor::new(number),
             clocks,
             without_streams,
@@ -88,7 +88,7 @@ impl TaskLog {
             ticks: 0,
             numbers: 0,
             ended: false,
-            told_bytes: 0,
+            reported_bytes: 0,
             undated: 0,
             foreign: 0,
         })
@@ -116,7 +116,7 @@ impl TaskLog {
     }
 
     /// Takes the line that has its turn.
-    pub(crate) fn take(&mut self) -> Option<Line> {
+    pub(crate) fn take(&mut self) -> Option<TimedLine> {
         let Reverse(mut line) = self.lines.pop()?;
         line.ticks = line.ticks.max(self.ticks);
         self.ticks = line.ticks;
@@ -124,8 +124,8 @@ impl TaskLog {
     }
 
     /// Lets a line have another turn.
-    pub(crate) fn put_back(&mut self, line: Line, ticks: u64) {
-        self.lines.push(Reverse(Line { ticks, waited: true, ..line }));
+    pub(crate) fn put_back(&mut self, line: TimedLine, ticks: u64) {
+        self.lines.push(Reverse(TimedLine { ticks, waited: true, ..line }));
     }
 
     /// Takes in one more line; `false` at the end.
@@ -135,7 +135,7 @@ impl TaskLog {
                 self.foreign += u64::from(!is_of_task_log(event.kind));
                 continue;
             };
-            let Execution { stream, task, unit, end, counter } = line;
+            let TaskLogLine { stream, task, unit, end, counter } = line;
             let read_at = timeline.time(event.ticks);
             let time = match self.clocks.get(&device).and_then(|clock| clock.time(counter)) {
                 Some(time) => time.min(read_at.later_by(AHEAD_NS)),
@@ -146,7 +146,7 @@ impl TaskLog {
             };
             self.newest = self.newest.max(time);
             self.numbers += 1;
-            self.lines.push(Reverse(Line {
+            self.lines.push(Reverse(TimedLine {
                 ticks: timeline.ticks(time),
                 number: self.numbers,
                 device,
@@ -167,7 +167,7 @@ impl TaskLog {
     /// How many bytes of the spool were read since the last call.
     pub(crate) fn take_bytes(&mut self) -> u64 {
         let consumed = self.cursor.consumed();
-        consumed - std::mem::replace(&mut self.told_bytes, consumed)
+        consumed - std::mem::replace(&mut self.reported_bytes, consumed)
     }
 
     pub(crate) fn cursor(&self) -> &LaneCursor {
@@ -177,11 +177,11 @@ impl TaskLog {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use super::{Line, PhysicalDevice};
+    use super::{PhysicalDevice, TimedLine};
 
     /// The beginning of a task on device 0.
-    pub(crate) fn line(stream: u16, task: u32, unit: u8) -> Line {
-        Line {
+    pub(crate) fn line(stream: u16, task: u32, unit: u8) -> TimedLine {
+        TimedLine {
             ticks: 1,
             number: 1,
             device: PhysicalDevice(0),

@@ -44,7 +44,7 @@ pub enum Action {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Selection {
     Chosen,
-    /// Not chosen, but the end of a block that was told of: without it, the block would seem to live on.
+    /// Not chosen, but the end of a block that was announced: without it, the block would seem to live on.
     Closing,
     NotChosen,
 }
@@ -130,10 +130,10 @@ pub trait TraceSource {
     /// Goes on for a few thousand events at most, and gives them to the sinks. After [`Status::Over`] it begins anew.
     fn step(&mut self, sinks: &mut [&mut dyn TraceSink]) -> Result<Status, ModelError>;
 
-    /// What all events so far come to. After the last step it is handed over, once.
+    /// What all events so far come to. After the last step it is returned, once.
     fn outcome(&mut self) -> Outcome;
 
-    /// The stacks met so far; ids of an earlier pass stay valid.
+    /// The stacks seen so far; ids of an earlier pass stay valid.
     fn stacks(&self) -> &Stacks;
 
     /// How much of the trace is done, from 0 to 1.

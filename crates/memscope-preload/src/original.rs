@@ -1,4 +1,4 @@
-//! The function a hook stands in front of.
+//! The hooked function itself.
 //!
 //! Found without the loader's lock, which another thread may hold while it waits for the one that calls the hook. The order
 //! is the loader's own: what comes after us in the global scope. Frameworks load CANN with `RTLD_LOCAL`, so that scope
@@ -24,37 +24,37 @@ fn unload_epoch() -> u32 {
 
 /// Where an original is looked for besides what comes after us in the global scope.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
-    library: Option<&'static CStr>,
+pub(crate) struct Library {
+    name: Option<&'static CStr>,
     /// Where other versions of CANN have it.
-    other_library: Option<&'static CStr>,
+    other_name: Option<&'static CStr>,
     /// The library's own name for what others call by the hooked one; newer drivers export it so that it is not hooked.
     inner: Option<&'static CStr>,
 }
 
-impl Place {
+impl Library {
     /// A library that may be loaded out of sight.
-    const fn library(name: &'static CStr) -> Place {
-        Place { library: Some(name), ..LIBC }
+    const fn named(name: &'static CStr) -> Library {
+        Library { name: Some(name), ..LIBC }
     }
 
-    const fn or(self, other: &'static CStr) -> Place {
-        Place { other_library: Some(other), ..self }
+    const fn or(self, other: &'static CStr) -> Library {
+        Library { other_name: Some(other), ..self }
     }
 
-    pub(crate) const fn with_inner(self, name: &'static CStr) -> Place {
-        Place { inner: Some(name), ..self }
+    pub(crate) const fn with_inner(self, name: &'static CStr) -> Library {
+        Library { inner: Some(name), ..self }
     }
 }
 
-pub(crate) const LIBC: Place = Place { library: None, other_library: None, inner: None };
-pub(crate) const DRIVER: Place = Place::library(c"libascend_hal.so");
-pub(crate) const RUNTIME: Place = Place::library(c"libruntime.so");
-pub(crate) const PROFILING: Place = Place::library(c"libprofapi.so");
-pub(crate) const ACL: Place = Place::library(c"libascendcl.so");
-pub(crate) const ACL_IMPLEMENTATION: Place = Place::library(c"libascendcl_impl.so").or(c"libacl_rt_impl.so");
-pub(crate) const ATB: Place = Place::library(c"libatb.so");
-pub(crate) const CXX: Place = Place::library(c"libstdc++.so.6");
+pub(crate) const LIBC: Library = Library { name: None, other_name: None, inner: None };
+pub(crate) const DRIVER: Library = Library::named(c"libascend_hal.so");
+pub(crate) const RUNTIME: Library = Library::named(c"libruntime.so");
+pub(crate) const PROFILING: Library = Library::named(c"libprofapi.so");
+pub(crate) const ACL: Library = Library::named(c"libascendcl.so");
+pub(crate) const ACL_IMPLEMENTATION: Library = Library::named(c"libascendcl_impl.so").or(c"libacl_rt_impl.so");
+pub(crate) const ATB: Library = Library::named(c"libatb.so");
+pub(crate) const CXX: Library = Library::named(c"libstdc++.so.6");
 
 /// What libc says of a failure.
 pub(crate) const FAILED: c_int = -1;
@@ -70,7 +70,7 @@ pub(crate) const ACL_LAUNCH_ABSENT: c_int = 500_003;
 /// Looked up at the first call, and again when its library may have gone.
 pub(crate) struct Original {
     name: &'static CStr,
-    place: Place,
+    library: Library,
     address: AtomicUsize,
     /// The [`Object::id`] of the library it is in.
     object: AtomicUsize,
@@ -82,9 +82,9 @@ pub(crate) struct Original {
 const FOR_EVER: u64 = u64::MAX;
 
 impl Original {
-    pub(crate) const fn new(name: &'static CStr, place: Place) -> Original {
+    pub(crate) const fn new(name: &'static CStr, library: Library) -> Original {
         let (address, object, epoch) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
-        Original { name, place, address, object, epoch }
+        Original { name, library, address, object, epoch }
     }
 
     /// The original's address, 0 if no other object has one.
@@ -116,7 +116,7 @@ impl Original {
                 continue;
             }
             self.object.store(found.map_or(0, |found| found.object.id()), Relaxed);
-            let epoch = match (address, self.place.library) {
+            let epoch = match (address, self.library.name) {
                 // It may be loaded any time.
                 (0, _) => 0,
                 (_, None) => FOR_EVER,
@@ -130,20 +130,20 @@ impl Original {
     /// Something was unloaded since; mostly it was something else.
     fn is_still_at(&self, address: usize) -> bool {
         let Some(object) = Object::of_id(self.object.load(Relaxed)) else { return false };
-        let names = [self.place.inner, Some(self.name)];
+        let names = [self.library.inner, Some(self.name)];
         names.into_iter().flatten().any(|name| object.find(name) == Some(address))
     }
 
     fn find(&self) -> Option<Found> {
-        let libraries = || [self.place.library, self.place.other_library].into_iter().flatten();
+        let libraries = || [self.library.name, self.library.other_name].into_iter().flatten();
         let in_library = |library: &CStr| {
-            let inner = self.place.inner.and_then(|inner| loader::find_in(library, inner));
+            let inner = self.library.inner.and_then(|inner| loader::find_in(library, inner));
             inner.or_else(|| loader::find_in(library, self.name))
         };
-        let inner = self.place.inner.and_then(loader::find_global);
+        let inner = self.library.inner.and_then(loader::find_global);
         let in_sight = inner.or_else(|| loader::find_next(self.name));
         let by_name = in_sight.or_else(|| libraries().find_map(in_library));
-        let inner_anywhere = || self.place.inner.and_then(loader::find_anywhere);
+        let inner_anywhere = || self.library.inner.and_then(loader::find_anywhere);
         by_name.or_else(inner_anywhere).or_else(|| loader::find_anywhere(self.name))
     }
 }

@@ -1,7 +1,7 @@
 //! Operators and kernels of ATB, and the tensors they are given.
 //!
-//! The records of one launch follow each other in the lane: its start, then the accesses to its tensors, which so need
-//! not name it.
+//! The records of one operator or kernel follow each other in the lane: its start, then the accesses to its tensors,
+//! which so need not name it.
 use crate::control;
 use crate::device::{LogicalDevice, note_visible_devices};
 use crate::lane::{Lane, record};
@@ -38,7 +38,7 @@ impl LastPath {
 #[derive(Clone, Copy)]
 pub struct Operator<'a> {
     /// Never used for another in this process.
-    pub launch: u64,
+    pub number: u64,
     pub device: LogicalDevice,
     pub workspace: DevAddr,
     pub workspace_size: u64,
@@ -59,17 +59,17 @@ pub struct Access<'a> {
     pub dimensions: &'a [i64],
 }
 
-/// Launches and accesses outside of tracing explain nothing within it, unlike blocks: they are not recorded.
+/// Operators and accesses outside of tracing explain nothing within it, unlike blocks: they are not recorded.
 pub fn is_traced() -> bool {
     control::is_tracing()
 }
 
 pub fn operator_start(guard: &Guard<'_>, operator: &Operator<'_>) {
     note_visible_devices(guard);
-    let Operator { launch, device, workspace, workspace_size, path, name } = *operator;
+    let Operator { number, device, workspace, workspace_size, path, name } = *operator;
     record(guard.entry(), 1, |lane, ticks, stack| {
         write_with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
-            launch,
+            launch: number,
             device,
             workspace,
             workspace_size,

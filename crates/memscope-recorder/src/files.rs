@@ -5,7 +5,7 @@
 //! our number means opening our file anew. One that comes in the instant between the look and the write gets bytes of
 //! ours at its end: they are taken back, and it is told.
 use crate::forks::{self, Which};
-use crate::names::Path;
+use crate::path::Path;
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -91,13 +91,13 @@ impl SpoolFile {
         Err(Errno::EAGAIN)
     }
 
-    /// Appends a block by one `write`. A short one leaves a torn block, which readers recognise, and is made again.
+    /// Appends a spool block by one `write`. A short one leaves a torn one, which readers recognise, and is made again.
     ///
     /// # Safety
     /// The parts are a sealed header and a payload that is readable and has a window's header, nobody else's, before it.
-    pub(crate) unsafe fn append(&self, block: &[Part; 2], mut strayed: impl FnMut(Stray)) -> Result<(), Errno> {
+    pub(crate) unsafe fn append(&self, spool_block: &[Part; 2], mut strayed: impl FnMut(Stray)) -> Result<(), Errno> {
         const TRIES: usize = 8;
-        let length = block.iter().map(|part| part.length).sum();
+        let length = spool_block.iter().map(|part| part.length).sum();
         let mut last = Errno::EAGAIN;
         let ours = self.id();
         for _ in 0..TRIES {
@@ -108,11 +108,11 @@ impl SpoolFile {
             }
             // SAFETY: the caller vouches for the parts.
             let written = unsafe {
-                match sys::append(descriptor, block) {
+                match sys::append(descriptor, spool_block) {
                     // Before Linux 4.16; our own descriptor appends anyway.
-                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => sys::write_parts(descriptor, block),
+                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => sys::write_parts(descriptor, spool_block),
                     // Of all writes a program that sandboxes itself allows the plainest.
-                    Err(Errno::SANDBOX) => write_from_window(descriptor, block),
+                    Err(Errno::SANDBOX) => write_from_window(descriptor, spool_block),
                     answer => answer,
                 }
             };
@@ -127,7 +127,7 @@ impl SpoolFile {
                 && self.id() == ours
             {
                 // SAFETY: the same parts.
-                if let Some(stray) = unsafe { take_back(descriptor, block, stray) } {
+                if let Some(stray) = unsafe { take_back(descriptor, spool_block, stray) } {
                     strayed(stray);
                 }
             }
@@ -219,7 +219,7 @@ impl SpoolFile {
     }
 }
 
-/// Writes a block as one range: the window it is in, with the checksum in its header for the moment.
+/// Writes a spool block as one range: the window it is in, with the checksum in its header for the moment.
 ///
 /// # Safety
 /// As for [`SpoolFile::append`].
@@ -245,21 +245,21 @@ pub(crate) fn close_inherited((descriptor, file): (Fd, FileId)) {
     }
 }
 
-/// Cuts `length` bytes off the end of the file behind a descriptor, if they are the first of `block`. `None`: it has none of
-/// them, the stranger came only after the write.
+/// Cuts `length` bytes off the end of the file behind a descriptor, if they are the first of `spool_block`. `None`: it
+/// has none of them, the stranger came only after the write.
 ///
 /// # Safety
 /// The parts must be readable.
 #[cold]
-unsafe fn take_back(descriptor: Fd, block: &[Part; 2], length: usize) -> Option<Stray> {
+unsafe fn take_back(descriptor: Fd, spool_block: &[Part; 2], length: usize) -> Option<Stray> {
     // SAFETY: passed on.
     unsafe {
-        match cut_off(descriptor, block, length) {
+        match cut_off(descriptor, spool_block, length) {
             Some(true) => Some(Stray::TakenBack),
             Some(false) => Some(Stray::Left),
             None => {
                 let file = open_again(descriptor).ok()?;
-                let held = holds(file, block, length);
+                let held = holds(file, spool_block, length);
                 sys::close(file);
                 held.then_some(Stray::Left)
             }
@@ -267,16 +267,16 @@ unsafe fn take_back(descriptor: Fd, block: &[Part; 2], length: usize) -> Option<
     }
 }
 
-/// Cuts the first `length` bytes of `block` off the end of the file behind a descriptor; whether that went well, `None` if
-/// they are not there.
+/// Cuts the first `length` bytes of `spool_block` off the end of the file behind a descriptor; whether that went well,
+/// `None` if they are not there.
 ///
 /// # Safety
 /// The parts must be readable.
-unsafe fn cut_off(descriptor: Fd, block: &[Part], length: usize) -> Option<bool> {
+unsafe fn cut_off(descriptor: Fd, spool_block: &[Part], length: usize) -> Option<bool> {
     // A pipe or a socket, which cannot be opened, would have refused the write.
     let file = open_again(descriptor).ok()?;
     // SAFETY: passed on.
-    let start = unsafe { begins_at(file, block, length) };
+    let start = unsafe { begins_at(file, spool_block, length) };
     let cut = start.map(|start| sys::truncate(file, start).is_ok());
     sys::close(file);
     cut
@@ -288,12 +288,12 @@ fn open_again(descriptor: Fd) -> Result<Fd, Errno> {
     descriptor_path(descriptor, &mut name).and_then(|path| sys::open(path, sys::O_RDWR)).map(park)
 }
 
-/// Whether the header of `block` is somewhere in the last bytes of the file, twice as many as were written.
+/// Whether the header of `spool_block` is somewhere in the last bytes of the file, twice as many as were written.
 ///
 /// # Safety
 /// The parts must be readable.
-unsafe fn holds(file: Fd, block: &[Part; 2], length: usize) -> bool {
-    let [header, _] = block;
+unsafe fn holds(file: Fd, spool_block: &[Part; 2], length: usize) -> bool {
+    let [header, _] = spool_block;
     // SAFETY: the caller vouches for the part.
     let header = unsafe { core::slice::from_raw_parts(header.data, header.length) };
     let Ok(end) = sys::file_length(file) else { return false };
@@ -312,16 +312,16 @@ unsafe fn holds(file: Fd, block: &[Part; 2], length: usize) -> bool {
     false
 }
 
-/// Where the file's last `length` bytes begin, if they are the first of `block`.
+/// Where the file's last `length` bytes begin, if they are the first of `spool_block`.
 ///
 /// # Safety
 /// The parts must be readable.
-unsafe fn begins_at(file: Fd, block: &[Part], length: usize) -> Option<u64> {
+unsafe fn begins_at(file: Fd, spool_block: &[Part], length: usize) -> Option<u64> {
     let start = sys::file_length(file).ok()?.checked_sub(length as u64)?;
     let mut bytes = [0u8; 512];
     let mut at = start;
     let mut left = length;
-    for part in block {
+    for part in spool_block {
         let mut compared = 0;
         while compared < part.length && left > 0 {
             let most = bytes.len().min(part.length - compared).min(left);
@@ -399,18 +399,18 @@ mod tests {
         let descriptor = Fd(file.as_raw_fd());
         let bytes: Vec<u8> = (0..3000u32).map(|number| number as u8).collect();
         let (header, payload) = bytes.split_at(64);
-        let block = [header, payload].map(|part| Part { data: part.as_ptr(), length: part.len() });
+        let spool_block = [header, payload].map(|part| Part { data: part.as_ptr(), length: part.len() });
         // SAFETY: the parts are of the vector.
         unsafe {
-            assert_eq!(sys::append(descriptor, &block), Ok(3000));
+            assert_eq!(sys::append(descriptor, &spool_block), Ok(3000));
             assert_eq!(fs::metadata(&path).unwrap().len(), 3006);
-            assert_eq!(take_back(descriptor, &block, 3000), Some(Stray::TakenBack));
+            assert_eq!(take_back(descriptor, &spool_block, 3000), Some(Stray::TakenBack));
             assert_eq!(fs::read(&path).unwrap(), b"theirs");
-            assert_eq!(take_back(descriptor, &block, 3), None);
+            assert_eq!(take_back(descriptor, &spool_block, 3), None);
             assert_eq!(fs::read(&path).unwrap(), b"theirs");
-            assert_eq!(sys::append(descriptor, &block), Ok(3000));
+            assert_eq!(sys::append(descriptor, &spool_block), Ok(3000));
             fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"more").unwrap();
-            assert_eq!(take_back(descriptor, &block, 3000), Some(Stray::Left));
+            assert_eq!(take_back(descriptor, &spool_block, 3000), Some(Stray::Left));
         }
         fs::remove_file(&path).unwrap();
     }
@@ -418,8 +418,8 @@ mod tests {
     #[test]
     fn what_has_no_end_refuses_bytes_of_ours() {
         let (_reader, writer) = std::io::pipe().unwrap();
-        let block = [b"abc", b"def"].map(|part| Part { data: part.as_ptr(), length: part.len() });
+        let spool_block = [b"abc", b"def"].map(|part| Part { data: part.as_ptr(), length: part.len() });
         // SAFETY: the parts are literals.
-        assert!(unsafe { sys::append(Fd(writer.as_raw_fd()), &block) }.is_err());
+        assert!(unsafe { sys::append(Fd(writer.as_raw_fd()), &spool_block) }.is_err());
     }
 }

@@ -12,7 +12,7 @@ const SILENCE_MS: u64 = 1500;
 /// In all.
 const PATIENCE_MS: u64 = 20_000;
 
-/// Has the keeper make the files: `windows.spool` and `events.spool`. `errno` is what the process met itself.
+/// Has the keeper make the files: `windows.spool` and `events.spool`. `errno` is the error the process had itself.
 #[cold]
 pub(crate) fn ask_for_files(config: &Config, errno: Errno) -> Result<(Fd, Fd), Errno> {
     let mut files = [None; DESCRIPTORS];

@@ -4,7 +4,7 @@ use crate::device::{LogicalDevice, PhysicalDevice};
 use crate::lane::{event, record};
 use crate::process;
 use crate::slot::{self, Guard};
-use crate::task_log::TaskLog;
+use crate::task_log::TaskLogState;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use memscope_format::encode::Extended;
@@ -18,14 +18,14 @@ const NAMES: usize = 4096;
 /// task log, and its recording has no names yet.
 pub(crate) struct Kernels {
     names: [AtomicU64; NAMES],
-    logs: [TaskLog; DEVICES],
-    /// Raised when all threads have to look again at the device they launch on; see [`is_settled`].
+    logs: [TaskLogState; DEVICES],
+    /// Raised when all threads have to check again the task log of the device they launch on; see [`is_task_log_checked`].
     epoch: AtomicU32,
 }
 
 /// The calling thread is about to launch a kernel.
 pub fn launch(guard: &Guard<'_>) {
-    event(guard, &Extended::Launch);
+    event(guard, &Extended::KernelLaunch);
 }
 
 /// The runtime gave the next task of a stream its number. `task` is the whole word it reports; `name` is 0 for what is
@@ -66,23 +66,23 @@ fn name_place(hash: u64) -> usize {
     (hash ^ hash >> 32) as usize % NAMES
 }
 
-/// Whether the calling thread has nothing to look after before it launches: the task log of its device was seen to, and
-/// since then it chose no other, no log ended or was missed, and the process did not fork.
+/// Whether the calling thread can launch at once: it has checked that the task log of its device is read, and
+/// since then it chose no other device, no log ended or was missed, and the process did not fork.
 #[inline(always)]
-pub fn is_settled() -> bool {
+pub fn is_task_log_checked() -> bool {
     let Some(process) = process::current() else { return false };
     // SAFETY: the slot is the thread's own.
-    let settled = unsafe { (*slot::current()).launch_epoch };
-    settled == process.kernels.epoch.load(Relaxed).wrapping_add(1)
+    let checked = unsafe { (*slot::current()).launch_epoch };
+    checked == process.kernels.epoch.load(Relaxed).wrapping_add(1)
 }
 
-/// The epoch to settle with, taken before the looking begins.
-pub fn epoch() -> u32 {
+/// The epoch for [`task_log_checked`], taken before the check begins.
+pub fn check_epoch() -> u32 {
     process::ensure().map_or(0, |process| process.kernels.epoch.load(Relaxed).wrapping_add(1))
 }
 
-/// The calling thread has looked, and launches on this device.
-pub fn settle(epoch: u32, device: LogicalDevice) {
+/// The calling thread has checked the task log of this device, on which it launches.
+pub fn task_log_checked(epoch: u32, device: LogicalDevice) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own.
     unsafe { ((*slot).launch_epoch, (*slot).launch_device) = (epoch, device) };
@@ -99,20 +99,20 @@ pub fn device_chosen(device: LogicalDevice) {
     }
 }
 
-/// Every thread has to look again.
-pub fn unsettle() {
+/// Every thread has to check again before its next launch.
+pub fn recheck_task_logs() {
     if let Some(process) = process::current() {
         process.kernels.epoch.fetch_add(1, Relaxed);
     }
 }
 
 /// The task log of a device; `None` if nothing is recorded yet, or there can be no such device.
-pub fn task_log(device: PhysicalDevice) -> Option<&'static TaskLog> {
+pub fn task_log(device: PhysicalDevice) -> Option<&'static TaskLogState> {
     process::current()?.kernels.logs.get(device.0 as usize)
 }
 
 /// All task logs, by device.
-pub fn task_logs() -> impl Iterator<Item = (PhysicalDevice, &'static TaskLog)> {
+pub fn task_logs() -> impl Iterator<Item = (PhysicalDevice, &'static TaskLogState)> {
     let logs = process::current().map_or([].as_slice(), |process| process.kernels.logs.as_slice());
     (0u32..).map(PhysicalDevice).zip(logs)
 }

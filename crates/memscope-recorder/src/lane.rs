@@ -9,7 +9,7 @@ use crate::config::{Config, Wanted};
 use crate::control;
 use crate::process::{self, MAX_LANES, Process};
 use crate::slot::{self, Guard, Progress, Slot};
-use crate::stacks::Stacks;
+use crate::stacks::StackCapture;
 use crate::writer::Writer;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -51,7 +51,7 @@ pub(crate) struct Lane {
 /// What a lane remembers of stacks and paths, in memory of its own. Zeroes are empty tables.
 #[repr(C)]
 struct Tables {
-    stacks: Stacks,
+    stacks: StackCapture,
     nodes: NodeDeltas,
     last_path: LastPath,
 }
@@ -483,7 +483,7 @@ impl Lane {
         Some(lane)
     }
 
-    fn stacks(&mut self) -> Option<&mut Stacks> {
+    fn stacks(&mut self) -> Option<&mut StackCapture> {
         // SAFETY: null, or the lane's own tables.
         unsafe { self.tables.as_mut() }.map(|tables| &mut tables.stacks)
     }

@@ -29,7 +29,7 @@ pub mod forks;
 mod keeper;
 pub mod kernel;
 mod lane;
-mod names;
+mod path;
 mod placement;
 mod process;
 pub mod sandbox;

@@ -8,7 +8,7 @@
 use crate::config;
 use crate::files::SpoolFile;
 use crate::forks::Which;
-use crate::names::Path;
+use crate::path::Path;
 use core::ffi::CStr;
 use memscope_format::layout::WINDOWS_FILE;
 use memscope_sys::{self as sys, Errno, FileSystem};

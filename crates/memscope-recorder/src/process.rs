@@ -369,7 +369,7 @@ static NO_HEADER: NoHeader = NoHeader(ProcessHeader {
     strays_left: AtomicU32::new(0),
 });
 
-/// Why a block is not in the file.
+/// Why a spool block is not in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AppendError {
     /// It may be tried again.
@@ -472,14 +472,15 @@ impl Process {
         self.next_lane_pause.store((pause * 2).min(LONGEST_PAUSE), Relaxed);
     }
 
-    /// Appends one block with a single `write`; a short write leaves a torn block that readers recognise.
+    /// Appends one spool block with a single `write`; a short write leaves a torn one that readers recognise.
     ///
-    /// `home` is whose block it is: nothing is appended in a child that a signal handler forked in the middle of this.
+    /// `home` is whose spool block it is: nothing is appended in a child that a signal handler forked in the middle of
+    /// this.
     ///
     /// # Safety
     /// The parts must be readable.
-    pub(crate) unsafe fn append(&self, home: u32, block: &[Part; 2]) -> Result<(), AppendError> {
-        let length: usize = block.iter().map(|part| part.length).sum();
+    pub(crate) unsafe fn append(&self, home: u32, spool_block: &[Part; 2]) -> Result<(), AppendError> {
+        let length: usize = spool_block.iter().map(|part| part.length).sum();
         if self.is_stopped() {
             return Err(AppendError::Final);
         }
@@ -498,7 +499,7 @@ impl Process {
             return Err(AppendError::Final);
         }
         // SAFETY: the caller vouches for the parts.
-        match unsafe { self.files().events.append(block, |stray| self.strayed(stray)) } {
+        match unsafe { self.files().events.append(spool_block, |stray| self.strayed(stray)) } {
             Ok(()) => {
                 header.appended.fetch_add(length as u64, AcqRel);
                 Ok(())

@@ -30,7 +30,7 @@ pub struct Slot {
     /// Where the launch hook that is at work on this thread keeps its mark, 0 for none, and the mark.
     launch: usize,
     launch_word: usize,
-    /// The launch epoch of the process ([`crate::kernel`]) this thread has settled with; 0 none.
+    /// The launch epoch of the process ([`crate::kernel`]) in which this thread checked its device.s task log; 0 never.
     pub(crate) launch_epoch: u32,
     /// The device it then launched on.
     pub(crate) launch_device: LogicalDevice,
@@ -355,19 +355,19 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// A launch in progress on the calling thread. Launch functions call each other; only the outermost is a launch.
+/// A kernel launch in progress on the calling thread. Launch functions call each other; only the outermost is a launch.
 ///
 /// Not the guard above: what the program's libraries allocate within a launch is theirs, and is recorded.
-pub struct Launch<'m> {
+pub struct KernelLaunch<'m> {
     slot: *mut Slot,
     mark: PhantomData<&'m usize>,
 }
 
-impl<'m> Launch<'m> {
+impl<'m> KernelLaunch<'m> {
     /// `None` if this call is part of another launch. A launch that was left by a jump is recognised as a guard is.
     /// `mark` is a variable of the caller's, in which no other frame has the same.
     #[inline(always)]
-    pub fn enter(mark: &'m usize) -> Option<Launch<'m>> {
+    pub fn enter(mark: &'m usize) -> Option<KernelLaunch<'m>> {
         let slot = current();
         let place = ptr::from_ref(mark) as usize;
         // SAFETY: the slot is the thread's own, and the mark is borrowed from its stack.
@@ -378,11 +378,11 @@ impl<'m> Launch<'m> {
             (*slot).launch = place;
             (*slot).launch_word = *mark;
         }
-        Some(Launch { slot, mark: PhantomData })
+        Some(KernelLaunch { slot, mark: PhantomData })
     }
 }
 
-impl Drop for Launch<'_> {
+impl Drop for KernelLaunch<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the slot outlives the hook; it is the calling thread's.
@@ -451,18 +451,18 @@ mod tests {
     #[test]
     fn a_launch_within_a_launch_is_none_and_one_left_by_a_jump_does_not_count() {
         let mut stack = [11usize, 22];
-        let outer = Launch::enter(&stack[1]).unwrap();
-        assert!(Launch::enter(&stack[0]).is_none());
+        let outer = KernelLaunch::enter(&stack[1]).unwrap();
+        assert!(KernelLaunch::enter(&stack[0]).is_none());
         drop(outer);
-        core::mem::forget(Launch::enter(&stack[0]).unwrap());
-        core::mem::forget(Launch::enter(&stack[1]).unwrap());
-        assert!(Launch::enter(&stack[0]).is_none());
+        core::mem::forget(KernelLaunch::enter(&stack[0]).unwrap());
+        core::mem::forget(KernelLaunch::enter(&stack[1]).unwrap());
+        assert!(KernelLaunch::enter(&stack[0]).is_none());
         // SAFETY: the word is ours.
         unsafe { (&raw mut stack[1]).write_volatile(33) };
-        assert!(Launch::enter(&stack[0]).is_some());
+        assert!(KernelLaunch::enter(&stack[0]).is_some());
         // Somewhere that cannot be read.
         // SAFETY: the slot is this thread's.
         unsafe { (*current()).launch = &raw const stack[0] as usize + (48 << 20) };
-        assert!(Launch::enter(&stack[0]).is_some());
+        assert!(KernelLaunch::enter(&stack[0]).is_some());
     }
 }

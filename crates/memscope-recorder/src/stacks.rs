@@ -10,7 +10,7 @@ use memscope_stack::tree::Tree;
 
 /// Zeroed memory captures nothing.
 #[repr(C)]
-pub(crate) struct Stacks {
+pub(crate) struct StackCapture {
     c_depth: usize,
     python_depth: usize,
     /// As it was at the last capture.
@@ -51,7 +51,7 @@ pub fn library_unloaded() {
     }
 }
 
-impl Stacks {
+impl StackCapture {
     pub(crate) fn configure(&mut self, config: &Config) {
         (self.c_depth, self.python_depth) = (config.c_depth, config.python_depth);
     }

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::files::SpoolFile;
 use crate::forks::Which;
 use crate::keeper;
-use crate::names::Path;
+use crate::path::Path;
 use crate::placement;
 use crate::process::{self, Attempt, Files};
 use crate::stacks;

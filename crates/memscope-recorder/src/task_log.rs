@@ -17,11 +17,11 @@ use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use memscope_format::encode::Extended;
-pub use memscope_format::record::{Execution, MOST_EXECUTIONS};
+pub use memscope_format::record::{MOST_EXECUTIONS, TaskLogLine};
 use memscope_sys as sys;
 
 /// Zeroed memory is one that nobody has claimed.
-pub struct TaskLog {
+pub struct TaskLogState {
     state: AtomicU32,
     /// The lane of the last reader, for the next.
     lane: AtomicPtr<Lane>,
@@ -48,7 +48,7 @@ pub enum Reading {
     End,
 }
 
-impl TaskLog {
+impl TaskLogState {
     /// Whether nobody has looked after the log.
     #[inline]
     pub fn is_idle(&self) -> bool {
@@ -189,7 +189,7 @@ pub fn device_clock(
 }
 
 /// Lines of the log, at most [`MOST_EXECUTIONS`]; told by its reader.
-pub fn executions(guard: &Guard<'_>, device: PhysicalDevice, streams: bool, lines: &[Execution]) {
+pub fn executions(guard: &Guard<'_>, device: PhysicalDevice, streams: bool, lines: &[TaskLogLine]) {
     if lines.is_empty() {
         return;
     }
@@ -205,8 +205,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    fn log() -> TaskLog {
-        TaskLog { state: AtomicU32::new(IDLE), lane: AtomicPtr::new(ptr::null_mut()) }
+    fn log() -> TaskLogState {
+        TaskLogState { state: AtomicU32::new(IDLE), lane: AtomicPtr::new(ptr::null_mut()) }
     }
 
     #[test]

@@ -287,7 +287,7 @@ impl Writer {
         const LONGEST_PAUSE: u32 = 1 << 16;
         let payload = self.published() - self.payload();
         // SAFETY: the window is mapped and, until the generation is bumped, nothing of it changes but the count of lost
-        // events, of which the block has that of now. The process outlives its lanes.
+        // events, of which the spool block has that of now. The process outlives its lanes.
         let appended = unsafe {
             let mut header = self.window.cast::<[u8; WINDOW_HEADER_SIZE]>().read();
             let bytes = core::slice::from_raw_parts(self.payload() as *const u8, payload);
@@ -406,9 +406,9 @@ impl Writer {
         }
         self.generation = self.appended + 1;
         self.last = Deltas::at(base.counter());
-        // SAFETY: null, or the lane's own; the window is mapped and the lane is ours. A reader takes the new fields only
-        // with the new generation, which the release store publishes last; until then the appended block stands for the
-        // old one.
+        // SAFETY: null, or the lane's own; the window is mapped and the lane is ours. A reader takes the new fields
+        // only with the new generation, which the release store publishes last; until then the appended spool block
+        // stands for the old one.
         unsafe {
             if let Some(nodes) = self.nodes.as_mut() {
                 nodes.forget();

@@ -1,5 +1,5 @@
 //! A recorded run, however it was begun: what the user's words mean ([`settings`]), how a program is started with the
-//! recording libraries ([`launch`]), what the process beside it does meanwhile ([`keeper`]), and what becomes of the
+//! recording libraries ([`invocation`]), what the process beside it does meanwhile ([`keeper`]), and what becomes of the
 //! recording afterwards ([`export`], [`report`]).
 //!
 //! The command and the Python package are two thin shells over this crate: neither knows anything of a run that the other
@@ -11,8 +11,8 @@
 pub mod device_usage;
 pub mod environment;
 pub mod export;
+pub mod invocation;
 pub mod keeper;
-pub mod launch;
 pub mod libraries;
 pub mod output_dir;
 pub mod printer;

@@ -6,7 +6,7 @@ use addr2line::gimli::{self, AbbreviationsCacheStrategy, Dwarf};
 
 use crate::demangle::{Names, printable};
 use crate::elf::{Elf, ElfError};
-use crate::frame::Frame;
+use crate::frame::SourceFrame;
 use crate::metered::{Meter, MeteredReader};
 
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +56,7 @@ impl DebugInfo {
     }
 
     /// Frames at `address`, innermost first; empty if the address is in no unit.
-    pub(crate) fn frames(&self, address: u64, names: &mut Names) -> Result<Vec<Frame>, DebugInfoError> {
+    pub(crate) fn frames(&self, address: u64, names: &mut Names) -> Result<Vec<SourceFrame>, DebugInfoError> {
         let explained = |error| explain(error, &self.meter);
         let mut frames = Vec::new();
         // `addr2line` looks for the range `address..address + 1`.
@@ -72,7 +72,7 @@ impl DebugInfo {
                 None => None,
             };
             let location = frame.location.as_ref();
-            frames.push(Frame {
+            frames.push(SourceFrame {
                 function,
                 file: location.and_then(|location| location.file).filter(|file| !file.is_empty()).map(printable),
                 line: location.and_then(|location| location.line),

@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 /// One source-level frame. Inlined frames come innermost first; the last one is the physical function.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Frame {
+pub struct SourceFrame {
     /// Demangled; C++ without parameter list and return type, Rust without hash.
     pub function: Option<String>,
     pub file: Option<String>,
@@ -15,7 +15,7 @@ pub struct Frame {
 
 /// One line a frame, joined by `\n`: `function at file:line (module+0xoffset)`, with ` [inlined]` at the end where it
 /// applies. `offset` is shown as it was recorded, so that it can be given to other tools.
-pub fn render_c(module_path: &str, offset: u64, frames: &[Frame]) -> String {
+pub fn render_c(module_path: &str, offset: u64, frames: &[SourceFrame]) -> String {
     let module = match module_path.rsplit('/').next() {
         Some(name) if !name.is_empty() => name,
         _ => "??",
@@ -62,13 +62,18 @@ pub fn render_python(file: &str, line: Option<u32>, function: &str) -> String {
 mod tests {
     use super::*;
 
-    fn frame(function: Option<&str>, file: Option<&str>, line: Option<u32>) -> Frame {
-        Frame { function: function.map(str::to_owned), file: file.map(str::to_owned), line, ..Frame::default() }
+    fn frame(function: Option<&str>, file: Option<&str>, line: Option<u32>) -> SourceFrame {
+        SourceFrame {
+            function: function.map(str::to_owned),
+            file: file.map(str::to_owned),
+            line,
+            ..SourceFrame::default()
+        }
     }
 
     #[test]
     fn inlined_frames_are_marked_and_every_frame_has_its_own_line() {
-        let inner = Frame { inlined: true, ..frame(Some("grow"), Some("/src/pool.h"), Some(7)) };
+        let inner = SourceFrame { inlined: true, ..frame(Some("grow"), Some("/src/pool.h"), Some(7)) };
         let outer = frame(Some("Pool::get"), Some("/src/pool.cc"), Some(31));
         assert_eq!(
             render_c("/opt/lib/libpool.so", 0x1f3a, &[inner, outer]),
@@ -78,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_symbol_without_line_shows_its_distance() {
-        let known = Frame { symbol_offset: Some(0x1c), ..frame(Some("malloc"), None, None) };
+        let known = SourceFrame { symbol_offset: Some(0x1c), ..frame(Some("malloc"), None, None) };
         assert_eq!(render_c("libc.so.6", 0x98a10, &[known]), "malloc+0x1c (libc.so.6+0x98a10)");
     }
 

@@ -25,7 +25,7 @@ mod sources;
 mod symbol_table;
 mod symbolizer;
 
-pub use frame::{Frame, render_c, render_python};
+pub use frame::{SourceFrame, render_c, render_python};
 pub use objects::Symbols;
 pub use python::python_line;
 pub use symbolizer::Symbolizer;

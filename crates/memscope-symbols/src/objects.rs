@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustc_hash::FxHashMap;
 
 use crate::demangle::Names;
-use crate::frame::Frame;
+use crate::frame::SourceFrame;
 use crate::sources::Sources;
 
 /// Where distributions install separate debug files.
@@ -52,7 +52,7 @@ pub(crate) struct Object {
 struct Contents {
     /// `None`: not read yet, or closed.
     sources: Option<Sources>,
-    answers: FxHashMap<u64, Arc<[Frame]>>,
+    answers: FxHashMap<u64, Arc<[SourceFrame]>>,
     names: Names,
     problems: Vec<String>,
 }
@@ -108,7 +108,7 @@ impl Symbols {
         offset: u64,
         told: &mut usize,
         problems: &mut Vec<String>,
-    ) -> Arc<[Frame]> {
+    ) -> Arc<[SourceFrame]> {
         // Whoever asks for the same file meanwhile waits, which is shorter than reading it a second time.
         let mut contents = lock(&object.contents);
         let mut newly_opened = None;
@@ -126,7 +126,7 @@ impl Symbols {
                     newly_opened = Some(opened.bytes());
                     opened
                 });
-                let frames: Arc<[Frame]> = sources.frames(&object.path, offset, names, problems).into();
+                let frames: Arc<[SourceFrame]> = sources.frames(&object.path, offset, names, problems).into();
                 answers.insert(offset, Arc::clone(&frames));
                 frames
             }
@@ -176,7 +176,7 @@ mod tests {
         let symbols = Symbols::with_debug_directories(Vec::new());
         let own = std::env::current_exe().unwrap();
         let addresses: Vec<u64> = (1..400).map(|number| number * 0x2345).collect();
-        let answers: Vec<Vec<Vec<Frame>>> = std::thread::scope(|scope| {
+        let answers: Vec<Vec<Vec<SourceFrame>>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|_| {
                     scope.spawn(|| {
@@ -197,7 +197,7 @@ mod tests {
         let (own, shell) = (std::env::current_exe().unwrap(), PathBuf::from("/bin/sh"));
         let tight = Symbols::keeping(Vec::new(), 1);
         let offsets: Vec<u64> = (0x4000..0x10_0000).step_by(0xb321).collect();
-        let ask = |symbolizer: &mut Symbolizer, path: &Path, offsets: &[u64]| -> Vec<Vec<Frame>> {
+        let ask = |symbolizer: &mut Symbolizer, path: &Path, offsets: &[u64]| -> Vec<Vec<SourceFrame>> {
             offsets.iter().map(|offset| symbolizer.c_frames(path, &[], *offset).to_vec()).collect()
         };
         let expected = ask(&mut Symbolizer::with_debug_directories(Vec::new()), &own, &offsets);

@@ -5,7 +5,7 @@ use crate::debug_file::{self, hex};
 use crate::debug_info::DebugInfo;
 use crate::demangle::{Names, printable};
 use crate::elf::Elf;
-use crate::frame::Frame;
+use crate::frame::SourceFrame;
 use crate::symbol_table::SymbolTable;
 
 /// Both absent if the file could not be used.
@@ -94,7 +94,13 @@ impl Sources {
         Sources { debug_info, symbols }
     }
 
-    pub(crate) fn frames(&self, path: &Path, offset: u64, names: &mut Names, problems: &mut Vec<String>) -> Vec<Frame> {
+    pub(crate) fn frames(
+        &self,
+        path: &Path,
+        offset: u64,
+        names: &mut Names,
+        problems: &mut Vec<String>,
+    ) -> Vec<SourceFrame> {
         let Some(address) = offset.checked_sub(1) else { return Vec::new() };
         let mut frames = Vec::new();
         if let Some(debug_info) = &self.debug_info {
@@ -111,7 +117,7 @@ impl Sources {
         }
         let symbol = || self.symbols.as_ref().and_then(|symbols| symbols.find(address));
         match frames.last_mut() {
-            Some(Frame { function: Some(name), .. }) => {
+            Some(SourceFrame { function: Some(name), .. }) => {
                 // Compilers give functions of an anonymous namespace no linkage name; their symbol has all of it.
                 if !name.contains("::")
                     && let Some((linkage, _)) = symbol()
@@ -123,11 +129,11 @@ impl Sources {
                 }
             }
             Some(physical) => physical.function = symbol().map(|(name, _)| names.readable(&name)),
-            None => frames.extend(symbol().map(|(name, distance)| Frame {
+            None => frames.extend(symbol().map(|(name, distance)| SourceFrame {
                 function: Some(names.readable(&name)),
                 // `address` is that of the call; the return address is what debuggers and `backtrace_symbols` show.
                 symbol_offset: Some(distance + 1),
-                ..Frame::default()
+                ..SourceFrame::default()
             })),
         }
         frames

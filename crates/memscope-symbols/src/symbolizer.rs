@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::frame::Frame;
+use crate::frame::SourceFrame;
 use crate::objects::{Object, Symbols};
 
 /// Keeps its answers by (path, build id, offset); what it reads for them it may share with others.
 pub struct Symbolizer {
     symbols: Symbols,
     by_path: FxHashMap<PathBuf, Vec<usize>>,
-    modules: Vec<Module>,
+    modules: Vec<ModuleAnswers>,
     problems: Vec<String>,
 }
 
-struct Module {
+struct ModuleAnswers {
     object: Arc<Object>,
-    answers: FxHashMap<u64, Arc<[Frame]>>,
+    answers: FxHashMap<u64, Arc<[SourceFrame]>>,
     /// How many problems of the object are among ours.
     told: usize,
 }
@@ -54,9 +54,9 @@ impl Symbolizer {
     /// `offset` is the return address minus the load bias, i.e. an address as in the ELF file: the call is the
     /// instruction before it, and it is the call that is looked up. An empty `build_id` means that none was recorded;
     /// the file at `path` is then taken as it is.
-    pub fn c_frames(&mut self, path: &Path, build_id: &[u8], offset: u64) -> &[Frame] {
+    pub fn c_frames(&mut self, path: &Path, build_id: &[u8], offset: u64) -> &[SourceFrame] {
         let index = self.module(path, build_id);
-        let Module { object, answers, told } = &mut self.modules[index];
+        let ModuleAnswers { object, answers, told } = &mut self.modules[index];
         match answers.entry(offset) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => unknown.insert(self.symbols.frames(object, offset, told, &mut self.problems)),
@@ -74,7 +74,7 @@ impl Symbolizer {
             return index;
         }
         let index = self.modules.len();
-        self.modules.push(Module {
+        self.modules.push(ModuleAnswers {
             object: self.symbols.object(path, build_id),
             answers: FxHashMap::default(),
             told: 0,

@@ -4,7 +4,7 @@ mod toolchain;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use memscope_symbols::{Frame, Symbolizer, render_c};
+use memscope_symbols::{SourceFrame, Symbolizer, render_c};
 use tempfile::TempDir;
 use toolchain::{build_id, compile, functions, reported, run, source, strip_into};
 
@@ -26,7 +26,7 @@ fn built(compiler: &str, name: &str, flags: &[&str]) -> Built {
 }
 
 /// Function, file name, line, inlined.
-fn brief(frames: &[Frame]) -> Vec<(&str, &str, u32, bool)> {
+fn brief(frames: &[SourceFrame]) -> Vec<(&str, &str, u32, bool)> {
     frames
         .iter()
         .map(|frame| {
@@ -161,7 +161,8 @@ fn without_debug_information_the_symbol_and_its_distance_are_shown() {
     let mut symbolizer = symbolizer();
     for (offset, name) in [(inlined, "physical"), (private, "private_function")] {
         let start = functions(&program.path).into_iter().find(|(_, _, function)| function == name).unwrap().0;
-        let expected = Frame { function: Some(name.into()), symbol_offset: Some(offset - start), ..Frame::default() };
+        let expected =
+            SourceFrame { function: Some(name.into()), symbol_offset: Some(offset - start), ..SourceFrame::default() };
         assert_eq!(symbolizer.c_frames(&program.path, &[], offset), [expected]);
     }
     assert_eq!(symbolizer.problems(), [""; 0]);

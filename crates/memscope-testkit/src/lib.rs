@@ -18,7 +18,8 @@ use memscope_format::encode::{self, Deltas, NodeDeltas, Path as CodedPath};
 pub use memscope_format::layout::StopReason;
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
 pub use memscope_format::record::{
-    AccessMode, Execution, HOST_DEVICE, Phase, Protection, Space, SystemKind, TensorOwner, TimestampNs, UNKNOWN_DEVICE,
+    AccessMode, HOST_DEVICE, Phase, Protection, Space, SystemKind, TaskLogLine, TensorOwner, TimestampNs,
+    UNKNOWN_DEVICE,
 };
 pub use memscope_format::record::{
     DevAddr, FrameRecord, HostAddr, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice, StackRef,
@@ -325,7 +326,7 @@ impl SpoolBuilder {
     }
 
     pub fn launch(&mut self, lane: LaneNumber, ticks: u64) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::Launch)
+        self.extended(lane, ticks, true, &Extended::KernelLaunch)
     }
 
     /// The runtime's report of a task; `name` 0 for what is no kernel.
@@ -360,7 +361,7 @@ impl SpoolBuilder {
         ticks: u64,
         device: u32,
         streams: bool,
-        lines: &[Execution],
+        lines: &[TaskLogLine],
     ) -> &mut Self {
         self.extended(lane, ticks, true, &Extended::Executions { device: PhysicalDevice(device), streams, lines })
     }
@@ -377,7 +378,7 @@ impl SpoolBuilder {
         &mut self,
         lane: LaneNumber,
         ticks: u64,
-        launch: u64,
+        number: u64,
         device: u32,
         (workspace, workspace_size): (u64, u64),
         path: &str,
@@ -386,7 +387,7 @@ impl SpoolBuilder {
     ) -> &mut Self {
         let stack = self.stack(lane, node);
         self.with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
-            launch,
+            launch: number,
             device: LogicalDevice(device),
             workspace: DevAddr(workspace),
             workspace_size,
@@ -396,8 +397,8 @@ impl SpoolBuilder {
         })
     }
 
-    pub fn operator_end(&mut self, lane: LaneNumber, ticks: u64, launch: u64) -> &mut Self {
-        self.extended(lane, ticks, true, &Extended::AtbOperatorEnd { launch })
+    pub fn operator_end(&mut self, lane: LaneNumber, ticks: u64, number: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::AtbOperatorEnd { launch: number })
     }
 
     pub fn kernel(&mut self, lane: LaneNumber, ticks: u64, phase: Phase, device: u32, path: &str) -> &mut Self {
@@ -520,7 +521,7 @@ impl SpoolBuilder {
     }
 
     /// The lane's window goes to `events.spool`, as if it were full. Does nothing to an empty window.
-    pub fn end_block(&mut self, lane: LaneNumber) -> &mut Self {
+    pub fn end_generation(&mut self, lane: LaneNumber) -> &mut Self {
         let builder = &mut self.lanes[lane.0 as usize];
         if builder.payload.is_empty() {
             return self;
@@ -539,12 +540,12 @@ impl SpoolBuilder {
         self
     }
 
-    /// Where the blocks written so far end in `events.spool`.
+    /// Where the spool blocks written so far end in `events.spool`.
     pub fn appended_bytes(&self) -> usize {
         self.appended.len()
     }
 
-    /// Writes `directory/spool/windows.spool` and, if a block was ended, `directory/spool/events.spool`.
+    /// Writes `directory/spool/windows.spool` and, if a spool block was ended, `directory/spool/events.spool`.
     pub fn write(&mut self, directory: &Path) -> io::Result<()> {
         let directory = directory.join(layout::SPOOL_DIRECTORY);
         fs::create_dir_all(&directory)?;
@@ -614,7 +615,7 @@ impl SpoolBuilder {
         self
     }
 
-    /// As the recorder does: against the last path if that is in the same block.
+    /// As the recorder does: against the last path if that is in the same generation.
     fn with_path<'p>(
         &mut self,
         lane: LaneNumber,
@@ -631,7 +632,7 @@ impl SpoolBuilder {
 
     fn make_room(&mut self, lane: LaneNumber, ticks: u64, most: usize) {
         if self.lane_mut(lane).payload.len() + most > layout::WINDOW_PAYLOAD {
-            self.end_block(lane);
+            self.end_generation(lane);
         }
         let builder = self.lane_mut(lane);
         if builder.base_ticks.is_none() {

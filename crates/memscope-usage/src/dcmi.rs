@@ -3,7 +3,7 @@ use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use crate::{DeviceMemory, ProcessMemory, Usage, UsageError, UsageSource};
+use crate::{DeviceMemory, ProcessMemory, UsageError, UsageSample, UsageSource};
 
 /// Where it may be: on the loader's path, else where drivers install it.
 const LIBRARIES: [&CStr; 3] =
@@ -53,7 +53,7 @@ const PROC_MEM_INFO: &CStr = c"dcmi_get_npu_proc_mem_info";
 
 /// A device, by the number programs use and by the two the library uses.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct DcmiDevice {
     device: u32,
     card: c_int,
     in_card: c_int,
@@ -64,7 +64,7 @@ struct Place {
 pub struct Dcmi {
     hbm_info: GetHbmInfo,
     proc_mem_info: GetProcMemInfo,
-    places: Vec<Place>,
+    devices: Vec<DcmiDevice>,
     /// Nobody promises that two threads may ask at once, so a `Dcmi` is not shared (`&mut self`, not `Sync`).
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
@@ -102,25 +102,25 @@ impl Dcmi {
         };
         // SAFETY: takes nothing; the library asks to be initialised before anything else, which is here.
         check(INITIALISE, unsafe { initialise() })?;
-        let places = find_devices(card_list, device_count, logic_id)?;
-        Ok(Dcmi { hbm_info, proc_mem_info, places, not_sync: PhantomData })
+        let devices = find_devices(card_list, device_count, logic_id)?;
+        Ok(Dcmi { hbm_info, proc_mem_info, devices, not_sync: PhantomData })
     }
 
-    fn device_memory(&mut self, place: Place) -> Result<DeviceMemory, UsageError> {
+    fn device_memory(&mut self, asked: DcmiDevice) -> Result<DeviceMemory, UsageError> {
         let mut info = HbmInfo::default();
         // SAFETY: `info` has the layout the library writes (asserted below) and outlives the call.
-        check(HBM_INFO, unsafe { (self.hbm_info)(place.card, place.in_card, &mut info) })?;
+        check(HBM_INFO, unsafe { (self.hbm_info)(asked.card, asked.in_card, &mut info) })?;
         let bytes = |mib: u64| mib.saturating_mul(1 << MIB_SHIFT);
         Ok(DeviceMemory { used_bytes: bytes(info.memory_usage), total_bytes: bytes(info.memory_size) })
     }
 
-    fn process_memory(&mut self, place: Place) -> Result<Vec<ProcessMemory>, UsageError> {
+    fn process_memory(&mut self, asked: DcmiDevice) -> Result<Vec<ProcessMemory>, UsageError> {
         let mut list = [ProcMemInfo::default(); ROOM_FOR_PROCESSES];
         // Said also on the way in, for a library that reads the room from here.
         let mut count = DOCUMENTED_PROCESSES;
         // SAFETY: `list` has the layout the library writes (asserted below) and four times the entries it is documented
         // to fill; both outlive the call.
-        let code = unsafe { (self.proc_mem_info)(place.card, place.in_card, list.as_mut_ptr(), &mut count) };
+        let code = unsafe { (self.proc_mem_info)(asked.card, asked.in_card, list.as_mut_ptr(), &mut count) };
         check(PROC_MEM_INFO, code)?;
         Ok(each_process_once(list.get(..length(count, ROOM_FOR_PROCESSES)).unwrap_or_default()))
     }
@@ -128,15 +128,15 @@ impl Dcmi {
 
 impl UsageSource for Dcmi {
     fn devices(&self) -> Vec<u32> {
-        self.places.iter().map(|place| place.device).collect()
+        self.devices.iter().map(|known| known.device).collect()
     }
 
-    fn sample(&mut self, device: u32) -> Result<Usage, UsageError> {
-        let place = self.places.iter().copied().find(|place| place.device == device);
-        let place = place.ok_or(UsageError::UnknownDevice { device })?;
-        match (self.device_memory(place), self.process_memory(place)) {
+    fn sample(&mut self, device: u32) -> Result<UsageSample, UsageError> {
+        let found = self.devices.iter().copied().find(|known| known.device == device);
+        let found = found.ok_or(UsageError::UnknownDevice { device })?;
+        match (self.device_memory(found), self.process_memory(found)) {
             (Err(error), Err(_)) => Err(error),
-            (device, processes) => Ok(Usage { device: device.ok(), processes: processes.ok() }),
+            (device, processes) => Ok(UsageSample { device: device.ok(), processes: processes.ok() }),
         }
     }
 }
@@ -146,11 +146,11 @@ fn find_devices(
     card_list: GetCardList,
     device_count: GetDeviceCount,
     logic_id: GetLogicId,
-) -> Result<Vec<Place>, UsageError> {
+) -> Result<Vec<DcmiDevice>, UsageError> {
     let (mut cards, mut count) = ([0 as c_int; MOST_CARDS], 0);
     // SAFETY: the library is told the room of `cards`; both outlive the call.
     check(CARD_LIST, unsafe { card_list(&mut count, cards.as_mut_ptr(), MOST_CARDS as c_int) })?;
-    let mut places: Vec<Place> = Vec::new();
+    let mut found: Vec<DcmiDevice> = Vec::new();
     for card in cards.into_iter().take(length(count, MOST_CARDS)) {
         let mut devices = 0;
         // SAFETY: `devices` outlives the call.
@@ -164,14 +164,14 @@ fn find_devices(
             // The management processor of a card is counted as a device of it and has no number.
             if code == 0
                 && let Ok(device) = u32::try_from(device)
-                && places.iter().all(|place| place.device != device)
+                && found.iter().all(|known| known.device != device)
             {
-                places.push(Place { device, card, in_card });
+                found.push(DcmiDevice { device, card, in_card });
             }
         }
     }
-    places.sort_unstable_by_key(|place| place.device);
-    Ok(places)
+    found.sort_unstable_by_key(|known| known.device);
+    Ok(found)
 }
 
 /// A count the library gave, in bounds.

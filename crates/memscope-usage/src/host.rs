@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::{HOST, HOST_PEAK, ProcessMemory, Usage, UsageError, UsageSource};
+use crate::{HOST, HOST_PEAK, ProcessMemory, UsageError, UsageSample, UsageSource};
 
 /// The processes that are recorded below a directory and are alive: whoever is recorded has a directory there, whether it
 /// was started by the program, by its children or by `exec`.
@@ -28,9 +28,9 @@ impl UsageSource for HostProcesses {
         vec![HOST, HOST_PEAK]
     }
 
-    fn sample(&mut self, device: u32) -> Result<Usage, UsageError> {
+    fn sample(&mut self, device: u32) -> Result<UsageSample, UsageError> {
         if device == HOST_PEAK {
-            return Ok(Usage { device: None, processes: Some(std::mem::take(&mut self.peaks)) });
+            return Ok(UsageSample { device: None, processes: Some(std::mem::take(&mut self.peaks)) });
         }
         // A directory that cannot be read now may be later; until then nothing is recorded in it either.
         let entries = fs::read_dir(&self.output_dir).into_iter().flatten().flatten();
@@ -50,7 +50,7 @@ impl UsageSource for HostProcesses {
             // Of one process that replaced its program there are several.
             list.dedup_by_key(|process| process.pid);
         }
-        Ok(Usage { device: None, processes: Some(processes) })
+        Ok(UsageSample { device: None, processes: Some(processes) })
     }
 }
 

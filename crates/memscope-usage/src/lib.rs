@@ -6,7 +6,7 @@
 //! [`UsageLog::at`] answers for the time of an event.
 //!
 //! dcmi is a C library that is there or not, so it is loaded at run time, and this is the one offline crate with
-//! `unsafe` code. All of it is in the module `dcmi`, which turns C answers into [`Usage`] and lets no pointer out.
+//! `unsafe` code. All of it is in the module `dcmi`, which turns C answers into [`UsageSample`] and lets no pointer out.
 //!
 //! The caller's duties: keep the [`Sampler`] alive for as long as the program, call [`Sampler::finish`] before the log
 //! is read, and tell the user its [`SamplerEnd`].
@@ -27,4 +27,4 @@ pub use host::HostProcesses;
 pub use log::{HOST, HOST_PEAK, UsageAt, UsageLog, host_log_path, log_path};
 pub use log_writer::LogWriter;
 pub use sampler::{INTERVAL, Sampler, SamplerEnd};
-pub use usage::{DeviceMemory, ProcessMemory, Usage, UsageSource};
+pub use usage::{DeviceMemory, ProcessMemory, UsageSample, UsageSource};

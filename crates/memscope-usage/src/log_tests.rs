@@ -1,17 +1,17 @@
 use super::*;
-use crate::{DeviceMemory, LogWriter, ProcessMemory, Usage};
+use crate::{DeviceMemory, LogWriter, ProcessMemory, UsageSample};
 use proptest::prelude::*;
 use std::os::unix::fs::MetadataExt;
 
 const RUN: u64 = 77;
 
-fn usage(used: u64, processes: &[(u32, u64)]) -> Usage {
+fn usage(used: u64, processes: &[(u32, u64)]) -> UsageSample {
     let processes = processes.iter().map(|&(pid, bytes)| ProcessMemory { pid, bytes }).collect();
-    Usage { device: Some(DeviceMemory { used_bytes: used, total_bytes: 1000 }), processes: Some(processes) }
+    UsageSample { device: Some(DeviceMemory { used_bytes: used, total_bytes: 1000 }), processes: Some(processes) }
 }
 
 /// The log after these samples of (time, device, usage), and its bytes.
-fn logged(samples: &[(u64, u32, Usage)]) -> (UsageLog, Vec<u8>) {
+fn logged(samples: &[(u64, u32, UsageSample)]) -> (UsageLog, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = LogWriter::create(directory.path(), RUN).unwrap();
     for (time_ns, device, usage) in samples {
@@ -55,13 +55,13 @@ fn a_process_that_is_listed_no_more_holds_nothing() {
 
 #[test]
 fn where_the_driver_is_silent_the_last_answer_stands() {
-    let silent = Usage { device: None, processes: None };
+    let silent = UsageSample { device: None, processes: None };
     let (log, bytes) = logged(&[(1, 0, silent.clone()), (2, 0, usage(50, &[(7, 5)])), (3, 0, silent)]);
     assert_eq!(pair(&log, 0, 7, 1), (None, None));
     assert_eq!(pair(&log, 0, 7, 3), (Some(5), Some(50)));
     assert_eq!(bytes.len(), HEADER_BYTES + RECORD_BYTES);
 
-    let no_memory = Usage { device: None, ..usage(0, &[(7, 5)]) };
+    let no_memory = UsageSample { device: None, ..usage(0, &[(7, 5)]) };
     let (log, _) = logged(&[(1, 0, no_memory)]);
     assert_eq!(log.at(0, 7, 1), UsageAt { process_used: Some(5), device_used: None, device_total: None });
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::log::{NO_PROCESS, Record, UNKNOWN, header, host_log_path, log_path};
-use crate::{Usage, UsageError};
+use crate::{UsageError, UsageSample};
 
 /// Who uses how much is nobody else's business.
 const MODE: u32 = 0o600;
@@ -61,7 +61,7 @@ impl LogWriter {
     }
 
     /// After an error the log must be left alone: it may end in a part of a record.
-    pub fn append(&mut self, time_ns: u64, device: u32, usage: &Usage) -> Result<(), UsageError> {
+    pub fn append(&mut self, time_ns: u64, device: u32, usage: &UsageSample) -> Result<(), UsageError> {
         let written = self.written.entry(device).or_default();
         self.records.clear();
         written.note_changes(time_ns, device, usage, &mut self.records);
@@ -74,7 +74,7 @@ impl LogWriter {
 
 impl Written {
     /// Where the driver does not say this time, what it said before stands.
-    fn note_changes(&mut self, time_ns: u64, device: u32, usage: &Usage, records: &mut Vec<u8>) {
+    fn note_changes(&mut self, time_ns: u64, device: u32, usage: &UsageSample, records: &mut Vec<u8>) {
         let before = (self.used, self.total);
         if let Some(memory) = usage.device {
             (self.used, self.total) = (memory.used_bytes, memory.total_bytes);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{DeviceMemory, HOST, ProcessMemory, Usage, UsageLog, log_path};
+use crate::{DeviceMemory, HOST, ProcessMemory, UsageLog, UsageSample, log_path};
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
 
@@ -26,7 +26,7 @@ impl UsageSource for Counting {
         self.devices.clone()
     }
 
-    fn sample(&mut self, device: u32) -> Result<Usage, UsageError> {
+    fn sample(&mut self, device: u32) -> Result<UsageSample, UsageError> {
         if self.broken.contains(&device) {
             return Err(UsageError::Refused { function: "test", code: -1 });
         }
@@ -36,7 +36,7 @@ impl UsageSource for Counting {
         }
         let memory = DeviceMemory { used_bytes: self.questions, total_bytes: 100 };
         let process = ProcessMemory { pid: 9, bytes: 1000 + u64::from(device) };
-        Ok(Usage { device: Some(memory), processes: Some(vec![process]) })
+        Ok(UsageSample { device: Some(memory), processes: Some(vec![process]) })
     }
 }
 

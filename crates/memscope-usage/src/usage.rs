@@ -3,14 +3,14 @@ use crate::UsageError;
 
 /// Memory of a device and of the processes on it at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
+pub struct UsageSample {
     /// `None` if the driver does not say, as for devices without memory of the asked kind.
     pub device: Option<DeviceMemory>,
     /// Each process once, in order of its number; `None` if the driver does not say.
     pub processes: Option<Vec<ProcessMemory>>,
 }
 
-impl Usage {
+impl UsageSample {
     /// Whether it says nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.device.is_none() && self.processes.as_ref().is_none_or(Vec::is_empty)
@@ -35,5 +35,5 @@ pub struct ProcessMemory {
 pub trait UsageSource {
     /// In ascending order.
     fn devices(&self) -> Vec<u32>;
-    fn sample(&mut self, device: u32) -> Result<Usage, UsageError>;
+    fn sample(&mut self, device: u32) -> Result<UsageSample, UsageError>;
 }

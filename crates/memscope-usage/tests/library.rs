@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use memscope_usage::{
-    Dcmi, DeviceMemory, ProcessMemory, Sampler, SamplerEnd, Usage, UsageError, UsageLog, UsageSource,
+    Dcmi, DeviceMemory, ProcessMemory, Sampler, SamplerEnd, UsageError, UsageLog, UsageSample, UsageSource,
 };
 use tempfile::TempDir;
 
@@ -30,8 +30,8 @@ fn open(library: &Path) -> Result<Dcmi, UsageError> {
     Dcmi::open_first(&[&name])
 }
 
-fn expected(card: u64) -> Usage {
-    Usage {
+fn expected(card: u64) -> UsageSample {
+    UsageSample {
         device: Some(DeviceMemory { used_bytes: (100 + card) * MIB, total_bytes: 65536 * MIB }),
         processes: Some(vec![
             ProcessMemory { pid: 1234, bytes: 5 },
@@ -63,9 +63,9 @@ fn thirty_two_cards_are_found_and_more_do_no_harm() {
 #[test]
 fn half_an_answer_is_better_than_none_and_none_is_an_error() {
     let (_directory, library) = stub(&["-DSTUB_NO_HBM"]);
-    assert_eq!(open(&library).unwrap().sample(0).unwrap(), Usage { device: None, ..expected(0) });
+    assert_eq!(open(&library).unwrap().sample(0).unwrap(), UsageSample { device: None, ..expected(0) });
     let (_directory, library) = stub(&["-DSTUB_NO_PROCESSES"]);
-    assert_eq!(open(&library).unwrap().sample(0).unwrap(), Usage { processes: None, ..expected(0) });
+    assert_eq!(open(&library).unwrap().sample(0).unwrap(), UsageSample { processes: None, ..expected(0) });
     let (_directory, library) = stub(&["-DSTUB_NO_HBM", "-DSTUB_NO_PROCESSES"]);
     let answer = open(&library).unwrap().sample(0);
     assert!(matches!(answer, Err(UsageError::Refused { function: "dcmi_get_device_hbm_info", code: -8255 })));

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use memscope_session::device_usage::DeviceUsage;
+use memscope_session::invocation::{Invocation, RunRecord, StartError, end_like};
 use memscope_session::keeper::{Keeper, Run};
-use memscope_session::launch::{Launch, RunRecord, StartError, end_like};
 use memscope_session::libraries::Libraries;
 use memscope_session::printer::Printer;
 use memscope_session::program::{Identity, Program};
@@ -42,7 +42,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         return stop(&error, EXIT_USAGE);
     }
 
-    let launch = Launch {
+    let invocation = Invocation {
         program: &program,
         typed: &settings.program,
         arguments: &settings.arguments,
@@ -56,7 +56,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
             printer.note(&format_args!("processes of other users cannot be recorded in this run: {error}"));
         })
         .ok();
-    let ended = match launch.run_to_end() {
+    let ended = match invocation.run_to_end() {
         Ok(ended) => ended,
         Err(error) => {
             let code = error.downcast_ref::<StartError>().map_or(EXIT_FAILURE, StartError::exit_code);

@@ -50,7 +50,7 @@ impl<W: Write + Send + 'static> CsvWriter<W> {
     #[inline]
     fn pass_on(&mut self) -> io::Result<()> {
         if self.pending.len() >= CHUNK {
-            self.pending = self.output.hand_over(mem::take(&mut self.pending))?;
+            self.pending = self.output.submit(mem::take(&mut self.pending))?;
         }
         Ok(())
     }

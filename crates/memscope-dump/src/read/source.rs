@@ -17,7 +17,7 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// How many bad rows of a file are told one by one.
+/// How many bad rows of a file are reported one by one.
 const TOLD_ROWS: u64 = 100;
 /// Few enough for whoever waits between two steps, many enough not to notice the steps.
 const EVENTS_A_STEP: usize = 1 << 12;

@@ -245,7 +245,7 @@ pub(crate) fn processes(path: &Path) -> Result<Vec<u32>, ReadError> {
             }
             Ok(())
         };
-        // What cannot be read is told when the rows are.
+        // What cannot be read is reported when the rows are read.
         let _ = collect();
     }
     Ok(seen)

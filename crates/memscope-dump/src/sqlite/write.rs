@@ -117,7 +117,7 @@ impl DbWriter {
 
     fn pass_on(&mut self) -> rusqlite::Result<()> {
         if self.batch.is_full() {
-            self.batch = self.tables.hand_over(mem::take(&mut self.batch))?;
+            self.batch = self.tables.submit(mem::take(&mut self.batch))?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 use crate::insight;
 use crate::recording::{Recording, csv_rows, db_rows};
 use memscope_dump::{Brand, DumpEvents, Format};
-use memscope_testkit::{Execution, Space, SpoolBuilder, SystemKind};
+use memscope_testkit::{Space, SpoolBuilder, SystemKind, TaskLogLine};
 use std::fs;
 
 const CSV: &str = "memscope_dump_20251203091122.csv";
@@ -15,7 +15,7 @@ fn two_kernels(spool: &mut SpoolBuilder) {
     spool.kernel_name(lane, 1, "MatMulV2").kernel_name(lane, 2, "Add,\"f16\"");
     spool.system(lane, 1, SystemKind::SetDevice, 0).device_alloc(lane, 5, Space::Driver, 0, 0x1000, 64, 0, 0);
     spool.launch(lane, 10).task(lane, 12, 0, 3, 9, 1).launch(lane, 20).task(lane, 22, 0, 3, 10, 2).launch(lane, 50);
-    let line = |task, end, counter| Execution { stream: 3, task, unit: 0, end, counter };
+    let line = |task, end, counter| TaskLogLine { stream: 3, task, unit: 0, end, counter };
     spool.executions(
         log,
         90,

@@ -1,9 +1,9 @@
 //! Recordings made to order, exported and read back.
+mod atb;
 mod devices;
 mod files;
 mod insight;
 mod kernels;
-mod launches;
 mod queries;
 mod recording;
 mod rows;

@@ -10,7 +10,7 @@ use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, e
 use memscope_model::{Outcome, Process};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::{
-    AccessMode, Execution, HOST_DEVICE, LaneNumber, Phase, Protection, Space, SpoolBuilder, SystemKind, TensorOwner,
+    AccessMode, HOST_DEVICE, LaneNumber, Phase, Protection, Space, SpoolBuilder, SystemKind, TaskLogLine, TensorOwner,
 };
 use proptest::prelude::*;
 use std::fs;
@@ -132,7 +132,7 @@ fn build(steps: &[(usize, u64, Step)], spool: &mut SpoolBuilder) {
         before = *lane;
         write_step(spool, (lanes[*lane], log), ticks, number, step, &mut ranges);
         if number % 20 == 0 {
-            spool.end_block(lanes[*lane]);
+            spool.end_generation(lanes[*lane]);
         }
     }
 }
@@ -199,8 +199,8 @@ fn write_step(
         Step::Launch { device, name, task, runs } => {
             spool.launch(lane, ticks).task(lane, ticks + 1, *device, 7, *task, *name);
             if *runs {
-                let begin = Execution { stream: 7, task: *task, unit: 0, end: false, counter: ticks + 10 };
-                let end = Execution { end: true, counter: ticks + 20, ..begin };
+                let begin = TaskLogLine { stream: 7, task: *task, unit: 0, end: false, counter: ticks + 10 };
+                let end = TaskLogLine { end: true, counter: ticks + 20, ..begin };
                 spool.executions(log, ticks + 30, *device, true, &[begin, end]);
             }
             spool

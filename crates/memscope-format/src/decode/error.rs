@@ -62,13 +62,13 @@ impl std::error::Error for SpoolError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Damage {
-    /// Bytes of `events.spool` that belong to no intact block.
+    /// Bytes of `events.spool` that belong to no intact spool block.
     Gap { offset: u64, length: u64 },
-    /// A block whose content does not match its checksum.
+    /// A spool block whose content does not match its checksum.
     Checksum { lane: u32, generation: u32 },
-    /// Blocks that are in neither file; `events` is how many events they held, where a later block tells.
+    /// Spool blocks that are in neither file; `events` is how many events they held, where a later spool block tells.
     Missing { lane: u32, first: u32, last: u32, events: Option<u64> },
-    /// A record that makes no sense; the rest of its block is skipped.
+    /// A record that makes no sense; the rest of its spool block is skipped.
     Record { lane: u32, generation: u32, offset: usize },
     /// A place of `windows.spool` where a window should be, and is none.
     Window { offset: u64 },

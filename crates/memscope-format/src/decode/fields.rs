@@ -6,8 +6,8 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, Path};
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, Execution, HostAddr, MOST_DIMENSIONS, Phase, Protection, Space,
-    StackRef, SystemKind, TensorOwner, execution, stack_field,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, HostAddr, MOST_DIMENSIONS, Phase, Protection, Space, StackRef,
+    SystemKind, TaskLogLine, TensorOwner, execution, stack_field,
 };
 
 /// The bytes make no record.
@@ -175,7 +175,7 @@ impl TensorShape {
 }
 
 /// Reads the line of a task log at the start of `bytes`, which follows `last`; returns its length too.
-pub(super) fn execution_line(bytes: &[u8], streams: bool, last: Execution) -> Result<(Execution, usize), Nonsense> {
+pub(super) fn execution_line(bytes: &[u8], streams: bool, last: TaskLogLine) -> Result<(TaskLogLine, usize), Nonsense> {
     let mut fields = Fields { bytes, at: 0 };
     let first = fields.byte()?;
     let mut line = last;
@@ -215,13 +215,13 @@ pub(super) fn names<'a>(bytes: &'a [u8], has_name: bool, path: &'a mut Vec<u8>) 
         return Err(Nonsense);
     }
     if !has_name {
-        return Ok(Definition::Launch { path, name: b"" });
+        return Ok(Definition::AtbNames { path, name: b"" });
     }
     let name = match fields.small()? as usize {
         0 => fields.text()?,
         length => path.get(path.len().wrapping_sub(length)..).ok_or(Nonsense)?,
     };
-    Ok(Definition::Launch { path, name })
+    Ok(Definition::AtbNames { path, name })
 }
 
 /// The node number at a zigzag distance from another.
@@ -254,7 +254,7 @@ impl<'a> Fields<'a> {
 
     /// A little-endian integer of at most eight bytes.
     pub(super) fn integer(&mut self, length: usize) -> Result<u64, Nonsense> {
-        // Away from the end of the block one unaligned load does it.
+        // Away from the end of the payload one unaligned load does it.
         if let Some(word) = u64_at(self.bytes, self.at) {
             self.at += length;
             return Ok(if length == 8 { word } else { word & ((1 << (8 * length)) - 1) });

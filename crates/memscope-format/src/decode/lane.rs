@@ -1,19 +1,19 @@
 //! One lane's records, in the order they were written.
 use super::fields::{Tail, execution_line, names, tensor};
 use super::records::{self, LaneRecord, Record};
-use super::spool::{Block, Place, Spool};
+use super::spool::{BlockLocation, Spool, SpoolBlock};
 use super::{Damage, Definition, Event, EventKind, SpoolError};
 use crate::encode::{Deltas, NodeDeltas};
-use crate::record::{Execution, PhysicalDevice, StackRef};
+use crate::record::{PhysicalDevice, StackRef, TaskLogLine};
 use std::ops::Range;
 
-/// A position in a lane. Holds one block in memory; goes on after [`Spool::refresh`].
+/// A position in a lane. Holds one spool block in memory; goes on after [`Spool::refresh`].
 #[derive(Debug)]
 pub struct LaneCursor {
     lane: u32,
     /// The generation at hand, 0 before the first.
     generation: u32,
-    /// Whether the block at hand is complete: it came from `events.spool`, so nothing can be added to it.
+    /// Whether the spool block at hand is complete: it came from `events.spool`, so nothing can be added to it.
     complete: bool,
     payload: Vec<u8>,
     at: usize,
@@ -38,7 +38,7 @@ struct Batch {
     streams: bool,
     /// Where they are in the payload.
     lines: Range<usize>,
-    last: Execution,
+    last: TaskLogLine,
 }
 
 impl LaneCursor {
@@ -109,7 +109,7 @@ impl LaneCursor {
                     Record::Lane { record: LaneRecord::Executions { device }, tail } => {
                         let Tail::Lines { streams, lines } = tail else { continue };
                         let lines = self.at - lines.len()..self.at;
-                        self.batch = Some(Batch { ticks, device, streams, lines, last: Execution::default() });
+                        self.batch = Some(Batch { ticks, device, streams, lines, last: TaskLogLine::default() });
                         if let Some(event) = self.next_execution() {
                             return Ok(Some(event));
                         }
@@ -147,7 +147,7 @@ impl LaneCursor {
         }
     }
 
-    /// The record at hand is none: what follows it in the block cannot be read either.
+    /// The record at hand is none: what follows it in the spool block cannot be read either.
     #[cold]
     fn give_up(&mut self) {
         self.damage.push(Damage::Record { lane: self.lane, generation: self.generation, offset: self.at });
@@ -166,7 +166,7 @@ impl LaneCursor {
         };
         let same = block.generation == self.generation;
         if same && block.committed <= self.at {
-            if matches!(block.place, Place::Events(_)) {
+            if matches!(block.location, BlockLocation::Events(_)) {
                 self.complete = true;
                 return self.load_more(spool);
             }
@@ -175,16 +175,22 @@ impl LaneCursor {
         self.load(spool, &block, same, lane.window)
     }
 
-    fn load(&mut self, spool: &Spool, block: &Block, same: bool, window: Option<Block>) -> Result<bool, SpoolError> {
-        let complete = matches!(block.place, Place::Events(_));
+    fn load(
+        &mut self,
+        spool: &Spool,
+        block: &SpoolBlock,
+        same: bool,
+        window: Option<SpoolBlock>,
+    ) -> Result<bool, SpoolError> {
+        let complete = matches!(block.location, BlockLocation::Events(_));
         let mut header = *block;
         if !spool.payload(block, &mut self.payload)? {
             if !complete {
-                // The live window was recycled under us; the next refresh finds the block in `events.spool`.
+                // The live window was recycled under us; the next refresh finds the spool block in `events.spool`.
                 self.payload.truncate(self.at);
                 return Ok(false);
             }
-            // A torn block is replaced by the window that still holds the same generation. Only full windows are
+            // A torn spool block is replaced by the window that still holds the same generation. Only full windows are
             // appended, so the generation is complete all the same.
             let kept = window.filter(|window| window.generation == block.generation);
             match kept {

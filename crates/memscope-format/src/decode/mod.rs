@@ -1,7 +1,7 @@
 //! Reading a spool back, from bytes that may be truncated, damaged or made up.
 //!
-//! [`Spool`] indexes the blocks of `events.spool` and the windows of `windows.spool`; a [`LaneCursor`] walks one
-//! lane's records in order, one block in memory at a time. Both keep going past what is damaged and say what it was
+//! [`Spool`] indexes the spool blocks of `events.spool` and the windows of `windows.spool`; a [`LaneCursor`] walks one
+//! lane's records in order, one spool block in memory at a time. Both keep going past what is damaged and say what it was
 //! ([`Damage`]). A spool that is still being written is followed by [`Spool::refresh`] and more calls of
 //! [`LaneCursor::next_event`].
 mod clock;

@@ -41,7 +41,7 @@ pub struct ProcessInfo {
     /// Blocks that went into a file of the program, and how many of them are still there.
     pub strays: u32,
     pub strays_left: u32,
-    /// The recorder's settings as the launcher gave them.
+    /// The recorder's settings as the command gave them.
     pub config: String,
     /// Not always text.
     pub executable: PathBuf,

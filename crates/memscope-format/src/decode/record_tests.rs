@@ -72,7 +72,7 @@ proptest! {
         match extended_record(record_type, &bytes, &mut Deltas::at(0)) {
             Ok(Record::Event { tail: Tail::Operator(texts) | Tail::Kernel(texts), kind, .. }) => {
                 let has_name = matches!(kind, EventKind::AtbOperatorStart { .. });
-                if let Ok(Definition::Launch { path: read, .. }) = names(texts, has_name, &mut path.clone()) {
+                if let Ok(Definition::AtbNames { path: read, .. }) = names(texts, has_name, &mut path.clone()) {
                     prop_assert!(read.len() <= path.len() + bytes.len());
                 }
             }
@@ -149,7 +149,7 @@ fn a_frame_met_before_costs_one_byte() {
 fn a_path_that_shares_more_than_there_was_is_nonsense() {
     assert!(names(&[3, 1, b'x'], false, &mut b"ab".to_vec()).is_err());
     let mut path = b"ab".to_vec();
-    assert_eq!(names(&[2, 1, b'x'], false, &mut path), Ok(Definition::Launch { path: b"abx", name: b"" }));
+    assert_eq!(names(&[2, 1, b'x'], false, &mut path), Ok(Definition::AtbNames { path: b"abx", name: b"" }));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One record after the other out of a block's payload: what the table says, and the records of its own kind.
+//! One record after the other out of the payload of a spool block: what the table says, and the records of its own kind.
 use super::fields::{Decode, Fields, Nonsense, Tail, TensorShape};
 use super::nodes::node;
 use super::text::Line;
@@ -7,8 +7,8 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, NodeDeltas};
 use crate::record::{
-    AccessMode, DevAddr, Execution, FrameRecord, HostAddr, LogicalDevice, Phase, PhysicalDevice, Protection,
-    SIZE_LENGTHS, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TIME_LENGTHS, TensorOwner, free_stack, kind,
+    AccessMode, DevAddr, FrameRecord, HostAddr, LogicalDevice, Phase, PhysicalDevice, Protection, SIZE_LENGTHS, Space,
+    SpaceAddr, SpaceDevice, StackRef, SystemKind, TIME_LENGTHS, TaskLogLine, TensorOwner, free_stack, kind,
 };
 use crate::records::records;
 
@@ -76,8 +76,8 @@ macro_rules! make_decoder {
             Node { id: u32, parent: u32, frame: FrameRecord },
             /// The text of the mark, range or snapshot that follows.
             Text { text: &'a [u8] },
-            /// Of the operator or kernel that follows; what is empty is not known. A kernel has a path only.
-            Launch { path: &'a [u8], name: &'a [u8] },
+            /// Of the operator or kernel of ATB that follows; what is empty is not known. A kernel has a path only.
+            AtbNames { path: &'a [u8], name: &'a [u8] },
             /// Of the access that follows.
             Tensor(TensorShape),
         }
@@ -89,7 +89,7 @@ macro_rules! make_decoder {
             HostFree { address: HostAddr },
             $($(#[$event_meta])* $event $({ $($field: $type),* })?,)*
             /// A line of a device's task log. The event's time is when it was read; `streams` says whether it has a stream.
-            Execution { device: PhysicalDevice, streams: bool, line: Execution },
+            Execution { device: PhysicalDevice, streams: bool, line: TaskLogLine },
         }
 
         fn extended_record<'a>(record_type: u8, payload: &'a [u8], last: &mut Deltas) -> Result<Record<'a>, Nonsense> {
@@ -140,7 +140,7 @@ macro_rules! make_decoder {
                         line.text("text", text);
                         "TEXT"
                     }
-                    Definition::Launch { path, name } => {
+                    Definition::AtbNames { path, name } => {
                         line.text("path", path);
                         line.text("name", name);
                         "NAMES"

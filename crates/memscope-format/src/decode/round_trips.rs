@@ -9,8 +9,8 @@ use crate::encode::fields::{
 use crate::encode::{self, Deltas, Extended, NodeDeltas, Path};
 use crate::layout::VERSION;
 use crate::record::{
-    AccessMode, DevAddr, Execution, HostAddr, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice,
-    Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TensorOwner,
+    AccessMode, DevAddr, HostAddr, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice, Protection,
+    Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner,
 };
 use crate::records::records;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ struct Samples<'a> {
     random: u64,
     bytes: &'a [u8],
     numbers: &'a [i64],
-    lines: &'a [Execution],
+    lines: &'a [TaskLogLine],
     ticks: u64,
     written: Deltas,
     read: Deltas,
@@ -31,7 +31,7 @@ struct Samples<'a> {
 }
 
 impl<'a> Samples<'a> {
-    fn new(random: u64, bytes: &'a [u8], numbers: &'a [i64], lines: &'a [Execution]) -> Samples<'a> {
+    fn new(random: u64, bytes: &'a [u8], numbers: &'a [i64], lines: &'a [TaskLogLine]) -> Samples<'a> {
         let (written, read) = (Deltas::at(7), Deltas::at(7));
         let (written_path, read_path) = (Vec::new(), Vec::new());
         Samples { random, bytes, numbers, lines, ticks: 7, written, read, written_path, read_path }
@@ -195,7 +195,7 @@ impl<'a> SampledTail<'a> for Kernel {
 
     fn check(samples: &mut Samples<'a>, (path,): Self::Parts, stack: StackRef, tail: Tail<'_>) {
         let Tail::Kernel(bytes) = tail else { panic!("{tail:?}") };
-        let expected = Definition::Launch { path: path.kept(), name: b"" };
+        let expected = Definition::AtbNames { path: path.kept(), name: b"" };
         assert_eq!((stack, names(bytes, false, &mut samples.read_path)), (StackRef::NONE, Ok(expected)));
     }
 }
@@ -213,7 +213,7 @@ impl<'a> SampledTail<'a> for Operator {
 
     fn check(samples: &mut Samples<'a>, parts: Self::Parts, stack: StackRef, tail: Tail<'_>) {
         let Tail::Operator(bytes) = tail else { panic!("{tail:?}") };
-        let expected = Definition::Launch { path: parts.1.kept(), name: Name::kept(parts.2) };
+        let expected = Definition::AtbNames { path: parts.1.kept(), name: Name::kept(parts.2) };
         assert_eq!((stack, names(bytes, true, &mut samples.read_path)), (parts.0, Ok(expected)));
     }
 }
@@ -237,7 +237,7 @@ impl<'a> SampledTail<'a> for Tensor {
 
 impl<'a> SampledTail<'a> for Lines {
     const NAMES: &'static [&'static str] = &["flags: u8", "lines"];
-    type Parts = (bool, &'a [Execution]);
+    type Parts = (bool, &'a [TaskLogLine]);
 
     fn sample(samples: &mut Samples<'a>) -> Self::Parts {
         (samples.number().is_multiple_of(2), &samples.lines[..samples.below(samples.lines.len())])
@@ -246,10 +246,10 @@ impl<'a> SampledTail<'a> for Lines {
     fn check(_: &mut Samples<'a>, (streams, expected): Self::Parts, _: StackRef, tail: Tail<'_>) {
         let Tail::Lines { streams: told, lines: mut rest } = tail else { panic!("{tail:?}") };
         assert_eq!(told, streams);
-        let mut last = Execution::default();
+        let mut last = TaskLogLine::default();
         for expected in expected.iter().take(MOST_EXECUTIONS) {
             let (read, length) = execution_line(rest, streams, last).unwrap();
-            assert_eq!(read, Execution { stream: if streams { expected.stream } else { 0 }, ..*expected });
+            assert_eq!(read, TaskLogLine { stream: if streams { expected.stream } else { 0 }, ..*expected });
             (last, rest) = (read, &rest[length..]);
         }
         assert!(rest.is_empty());
@@ -367,10 +367,10 @@ macro_rules! make_round_trips {
 
 records!(make_round_trips);
 
-fn line() -> impl Strategy<Value = Execution> {
+fn line() -> impl Strategy<Value = TaskLogLine> {
     let task = prop_oneof![0u32..70_000, any::<u32>()];
     let counter = prop_oneof![0u64..1 << 40, any::<u64>()];
-    (any::<u16>(), task, 0u8..64, any::<bool>(), counter).prop_map(|(stream, task, unit, end, counter)| Execution {
+    (any::<u16>(), task, 0u8..64, any::<bool>(), counter).prop_map(|(stream, task, unit, end, counter)| TaskLogLine {
         stream,
         task,
         unit,

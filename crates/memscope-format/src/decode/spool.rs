@@ -30,15 +30,15 @@ pub struct Spool {
 /// The generations of one lane.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    pub(super) blocks: BTreeMap<u32, Block>,
+    pub(super) blocks: BTreeMap<u32, SpoolBlock>,
     /// The generation that is, or was at the end, in the window.
-    pub(super) window: Option<Block>,
+    pub(super) window: Option<SpoolBlock>,
 }
 
 /// One generation of a lane: where it is and what its header says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    pub(super) place: Place,
+pub(super) struct SpoolBlock {
+    pub(super) location: BlockLocation,
     /// Of the window it is or was in.
     size: u32,
     lane: u32,
@@ -53,16 +53,16 @@ pub(super) struct Block {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum BlockLocation {
     /// Offset of the header in `events.spool`.
     Events(u64),
     /// Offset of the header in `windows.spool`.
     Window(u64),
 }
 
-impl Block {
+impl SpoolBlock {
     /// Reads a header; `None` if it cannot be one.
-    fn parse(header: &[u8], place: Place) -> Option<Block> {
+    fn parse(header: &[u8], location: BlockLocation) -> Option<SpoolBlock> {
         if u32_at(header, 0)? != WINDOW_MAGIC {
             return None;
         }
@@ -72,8 +72,8 @@ impl Block {
         if size > LARGEST_WINDOW || committed > window_bytes(size) - WINDOW_HEADER_SIZE {
             return None;
         }
-        Some(Block {
-            place,
+        Some(SpoolBlock {
+            location,
             size,
             lane: u32_at(header, offset_of!(WindowHeader, lane))?,
             generation: (progress >> 32) as u32,
@@ -165,23 +165,23 @@ impl Spool {
         self.lanes.get(&lane)
     }
 
-    /// The committed payload of a block. `Ok(false)`: it does not match its checksum, or the window moved on.
-    pub(super) fn payload(&self, block: &Block, buffer: &mut Vec<u8>) -> Result<bool, SpoolError> {
+    /// The committed payload of a spool block. `Ok(false)`: it does not match its checksum, or the window moved on.
+    pub(super) fn payload(&self, block: &SpoolBlock, buffer: &mut Vec<u8>) -> Result<bool, SpoolError> {
         buffer.resize(WINDOW_HEADER_SIZE + block.committed, 0);
-        match block.place {
-            Place::Events(offset) => {
+        match block.location {
+            BlockLocation::Events(offset) => {
                 let Some(events) = &self.events else { return Ok(false) };
                 read_exact(events, &self.events_path, buffer, offset)?;
                 if !intact(buffer, block.checksum) {
                     return Ok(false);
                 }
             }
-            Place::Window(offset) => {
+            BlockLocation::Window(offset) => {
                 read_exact(&self.windows, &self.windows_path, buffer, offset)?;
                 // A live writer may have moved on to the next generation, or to a larger window, while we copied.
                 let mut header = [0u8; WINDOW_HEADER_SIZE];
                 read_exact(&self.windows, &self.windows_path, &mut header, offset)?;
-                let now = Block::parse(&header, block.place).map(|now| (now.lane, now.generation));
+                let now = SpoolBlock::parse(&header, block.location).map(|now| (now.lane, now.generation));
                 if now != Some((block.lane, block.generation)) {
                     return Ok(false);
                 }
@@ -192,7 +192,7 @@ impl Spool {
     }
 
     fn index(&mut self) -> Result<(), SpoolError> {
-        // Windows first: a window that is full now and appended while we go on to the blocks is then in both, which
+        // Windows first: a window that is full now and appended while we go on to the spool blocks is then in both, which
         // the generation resolves; the other way round it could be in neither.
         self.index_windows()?;
         if self.events.is_none() {
@@ -221,11 +221,11 @@ impl Spool {
             let offset = PROCESS_HEADER_SIZE as u64 + page * WINDOW_PAGE as u64;
             let mut header = [0u8; WINDOW_HEADER_SIZE];
             read_exact(&self.windows, &self.windows_path, &mut header, offset)?;
-            page += match Block::parse(&header, Place::Window(offset)) {
+            page += match SpoolBlock::parse(&header, BlockLocation::Window(offset)) {
                 Some(block) => {
                     damaged = false;
                     let window = &mut self.lanes.entry(block.lane).or_default().window;
-                    let newness = |block: &Block| (block.generation, block.committed);
+                    let newness = |block: &SpoolBlock| (block.generation, block.committed);
                     if window.is_none_or(|known| newness(&known) <= newness(&block)) {
                         *window = Some(block);
                     }
@@ -256,12 +256,12 @@ impl Spool {
             let offset = self.indexed;
             let mut header = [0u8; WINDOW_HEADER_SIZE];
             read_exact(events, &path, &mut header, offset)?;
-            let block = Block::parse(&header, Place::Events(offset));
+            let block = SpoolBlock::parse(&header, BlockLocation::Events(offset));
             let end = block.map(|block| offset + (WINDOW_HEADER_SIZE + block.committed) as u64);
             let plausible = match end {
                 Some(end) if end <= length => {
                     begins_block(events, &path, end, length)? || {
-                        // What follows is no block: only the checksum can tell whether this one's length is right.
+                        // What follows is no spool block: only the checksum can tell whether this one's length is right.
                         let mut bytes = vec![0; (end - offset) as usize];
                         read_exact(events, &path, &mut bytes, offset)?;
                         block.is_some_and(|block| intact(&bytes, block.checksum))
@@ -276,7 +276,7 @@ impl Spool {
                     self.indexed = end;
                 }
                 _ => {
-                    // A writer that is just now appending looks like a torn block at the end: leave it for later.
+                    // A writer that is just now appending looks like a torn spool block at the end: leave it for later.
                     let Some(next) = next_magic(events, &path, offset + 1, length)? else { break };
                     gap.get_or_insert(offset);
                     self.indexed = next;
@@ -290,20 +290,20 @@ impl Spool {
         Ok(())
     }
 
-    /// Takes a block into the index. Two blocks of one generation cannot both be right: a header with a flipped bit says
-    /// it is another one, and must not displace it. Unless they are the same: a program that jumped out of the append,
-    /// from a signal handler, has appended the block again, perhaps with more events lost.
-    fn enter_block(&mut self, events: &File, block: Block) -> Result<(), SpoolError> {
+    /// Takes a spool block into the index. Two spool blocks of one generation cannot both be right: a header with a
+    /// flipped bit says it is another one, and must not displace it. Unless they are the same: a program that jumped
+    /// out of the append, from a signal handler, has appended the spool block again, perhaps with more events lost.
+    fn enter_block(&mut self, events: &File, block: SpoolBlock) -> Result<(), SpoolError> {
         let blocks = &mut self.lanes.entry(block.lane).or_default().blocks;
         if let Some(known) = blocks.get(&block.generation) {
             let mut bytes = vec![0; WINDOW_HEADER_SIZE + known.committed];
-            if let Place::Events(offset) = known.place {
+            if let BlockLocation::Events(offset) = known.location {
                 read_exact(events, &self.events_path, &mut bytes, offset)?;
             }
             if intact(&bytes, known.checksum) {
                 let again = (block.committed, block.base_ticks, block.earlier_events)
                     == (known.committed, known.base_ticks, known.earlier_events);
-                if let Place::Events(offset) = block.place
+                if let BlockLocation::Events(offset) = block.location
                     && !again
                 {
                     self.note(Damage::Gap { offset, length: (WINDOW_HEADER_SIZE + block.committed) as u64 });
@@ -321,8 +321,8 @@ impl Spool {
         }
     }
 
-    /// Whether the bytes at the end of `events.spool` are the beginning of a block whose window still holds all of it: a
-    /// process that was killed, or found the disk full, while it appended. Nothing is missing then.
+    /// Whether the bytes at the end of `events.spool` are the beginning of a spool block whose window still holds all
+    /// of it: a process that was killed, or found the disk full, while it appended. Nothing is missing then.
     fn tail_is_kept(&self, length: u64) -> bool {
         let rest = length - self.indexed;
         let mut header = [0u8; WINDOW_HEADER_SIZE];
@@ -334,7 +334,7 @@ impl Spool {
             Some(_) if rest < WINDOW_HEADER_SIZE as u64 => true,
             Some(events) => {
                 read_exact(events, &self.events_path, &mut header, self.indexed).is_ok()
-                    && Block::parse(&header, Place::Events(self.indexed)).is_some_and(|block| {
+                    && SpoolBlock::parse(&header, BlockLocation::Events(self.indexed)).is_some_and(|block| {
                         rest < (WINDOW_HEADER_SIZE + block.committed) as u64 && kept(block.lane, block.generation)
                     })
             }
@@ -342,7 +342,7 @@ impl Spool {
         }
     }
 
-    /// After the first indexing of a spool: what is in neither file, and bytes at the end that are no block.
+    /// After the first indexing of a spool: what is in neither file, and bytes at the end that are no spool block.
     fn note_missing(&mut self) {
         let mut missing = Vec::new();
         for (number, lane) in &self.lanes {
@@ -352,7 +352,7 @@ impl Spool {
                 if block.generation > expected {
                     let events = block.earlier_events.checked_sub(events_before);
                     let (first, last) = (expected, block.generation - 1);
-                    // Only a gap at the very front has its events counted from zero; elsewhere the block before the
+                    // Only a gap at the very front has its events counted from zero; elsewhere the spool block before the
                     // gap does not say how many it holds itself.
                     let events = events.filter(|_| first == 1);
                     missing.push(Damage::Missing { lane: *number, first, last, events });
@@ -385,7 +385,7 @@ fn intact(bytes: &[u8], checksum: u64) -> bool {
     layout::checksum(header, payload) == checksum
 }
 
-/// Whether `offset` is the end of the file or the start of a block header.
+/// Whether `offset` is the end of the file or the start of a spool block header.
 fn begins_block(events: &File, path: &Path, offset: u64, length: u64) -> Result<bool, SpoolError> {
     if offset == length {
         return Ok(true);
@@ -398,7 +398,7 @@ fn begins_block(events: &File, path: &Path, offset: u64, length: u64) -> Result<
     Ok(u32::from_le_bytes(magic) == WINDOW_MAGIC)
 }
 
-/// The next place at or after `from` where a block header may begin.
+/// The next offset at or after `from` where a spool block header may begin.
 fn next_magic(events: &File, path: &Path, from: u64, length: u64) -> Result<Option<u64>, SpoolError> {
     const CHUNK: u64 = 1 << 20;
     let magic = WINDOW_MAGIC.to_le_bytes();

@@ -4,7 +4,7 @@
 //! device and hashes are hexadecimal, codes are their numbers, texts are quoted with everything but ASCII escaped.
 use super::{Definition, Event, LaneCursor, Spool, SpoolError, StackRef};
 use crate::layout;
-use crate::record::{Execution, FrameRecord};
+use crate::record::{FrameRecord, TaskLogLine};
 use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
@@ -128,7 +128,7 @@ impl Line<'_> {
         }
     }
 
-    pub(super) fn execution(&mut self, line: Execution) {
+    pub(super) fn execution(&mut self, line: TaskLogLine) {
         self.number("stream", line.stream);
         self.number("task", line.task);
         self.number("unit", line.unit);

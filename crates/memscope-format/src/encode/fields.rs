@@ -5,8 +5,8 @@ use super::extended::Path;
 use super::output::Output;
 use super::{Deltas, stack_fields, to_zigzag};
 use crate::record::{
-    AccessMode, DevAddr, Execution, HostAddr, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice,
-    Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TensorOwner, execution,
+    AccessMode, DevAddr, HostAddr, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice, Protection,
+    Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner, execution,
 };
 
 /// The way one field is written.
@@ -228,7 +228,7 @@ impl Label {
     }
 }
 
-/// The tail of the launch of a kernel: its path.
+/// The tail of a kernel of ATB: its path.
 pub(crate) struct Kernel;
 
 impl Kernel {
@@ -245,7 +245,7 @@ impl Kernel {
     }
 }
 
-/// The tail of the launch of an operator: stack, path, and a name, which is usually how the path ends.
+/// The tail of the start of an operator of ATB: stack, path, and a name, which is usually how the path ends.
 pub(crate) struct Operator;
 
 impl Operator {
@@ -295,15 +295,15 @@ impl Lines {
     const LONGEST_LINE: usize = 1 + 3 * LONGEST_VARINT;
 
     #[inline(always)]
-    pub(super) fn room(_: bool, lines: &[Execution]) -> usize {
+    pub(super) fn room(_: bool, lines: &[TaskLogLine]) -> usize {
         1 + lines.len().min(MOST_EXECUTIONS) * Self::LONGEST_LINE
     }
 
     /// Each line against the one before; the first against zeroes, so that a record is understood by itself.
     #[inline(always)]
-    pub(super) fn put(out: &mut Output, _: &mut Deltas, streams: bool, lines: &[Execution]) {
+    pub(super) fn put(out: &mut Output, _: &mut Deltas, streams: bool, lines: &[TaskLogLine]) {
         out.byte(u8::from(streams));
-        let mut last = Execution::default();
+        let mut last = TaskLogLine::default();
         for line in lines.iter().take(MOST_EXECUTIONS) {
             let same = line.task == last.task && (line.stream == last.stream || !streams);
             let unit = (line.unit & execution::UNIT_MASK) << execution::UNIT_SHIFT;

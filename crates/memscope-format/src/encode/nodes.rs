@@ -50,7 +50,7 @@ impl Default for NodeDeltas {
 }
 
 /// A node of the stack tree. The most frequent definition by far, so it has a kind of its own: nodes follow each other in
-/// number, hang below the one before, and are frames met before.
+/// number, hang below the one before, and are frames seen before.
 ///
 /// ```text
 /// | number:1 same:1 below:2 frame:2 3:2 | number? | number - parent? | module or code? | offset |

@@ -1,8 +1,8 @@
 //! What the golden spools of the present version hold: every type of record, and of each field its extremes and what is written
 //! relative to the record before.
 use memscope_testkit::{
-    AccessMode, DevAddr, Execution, Extended, HostAddr, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection,
-    Space, SpoolBuilder, StackRef, StopReason, SystemKind, TensorOwner,
+    AccessMode, DevAddr, Extended, HostAddr, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection, Space,
+    SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
 };
 
 pub(crate) type Recipe = fn() -> SpoolBuilder;
@@ -98,11 +98,11 @@ fn malloc() -> SpoolBuilder {
     }
     // A mapping as it was written before protections were: type 5, 7 ticks later, 8 + 2 + 1 bytes, 4096 at 0x7000, no stack.
     spool.raw(lane, &[0, 5, 7, 11, 0, 0, 0x70, 0, 0, 0, 0, 0, 0, 0x80, 0x20, 3]);
-    spool.end_block(lane);
+    spool.end_generation(lane);
     // Another generation begins from nothing, and the definitions of the one before still hold.
     spool.alloc(lane, tick(1000), 0x9000, 48, 4);
     spool.c_node(lane, 20, 4, 1, 0x999).alloc(lane, tick(1), 0x9030, 48, 20);
-    spool.thread(lane, 4712).free(lane, tick(1), 0x9000, 0).end_block(lane);
+    spool.thread(lane, 4712).free(lane, tick(1), 0x9000, 0).end_generation(lane);
     spool.free(lane, tick(1), 0x9030, 0);
     let other = spool.lane(u32::MAX);
     spool.alloc(other, 500, 0xa000, 8, 0).lose(other, 1);
@@ -160,7 +160,7 @@ fn device() -> SpoolBuilder {
         spool.heap_end(lane, ticks + 302, space, address);
         ticks += 400;
         if number == 6 {
-            spool.end_block(lane);
+            spool.end_generation(lane);
         }
     }
     for (number, text) in (0u64..).zip(["", "step start", "\u{6b65}\"\\\n;", &"x".repeat(5000)]) {
@@ -190,7 +190,7 @@ fn kernels() -> SpoolBuilder {
     }
     let mut lines = Vec::new();
     for (number, counter) in (0u32..).zip(SIZES) {
-        let begin = Execution {
+        let begin = TaskLogLine {
             stream: (number as u16).wrapping_mul(5000),
             task: number.wrapping_mul(400_000_000),
             unit: 0,
@@ -198,7 +198,7 @@ fn kernels() -> SpoolBuilder {
             counter,
         };
         lines.push(begin);
-        lines.push(Execution { unit: number as u8 * 4, end: true, counter: counter.wrapping_add(50), ..begin });
+        lines.push(TaskLogLine { unit: number as u8 * 4, end: true, counter: counter.wrapping_add(50), ..begin });
     }
     spool.executions(log, 6000, 0, true, &lines).executions(log, 6001, u32::MAX, false, &lines);
     spool.executions(log, 6002, 1, true, &[]);
@@ -257,7 +257,7 @@ fn atb() -> SpoolBuilder {
         spool.operator_end(lane, ticks + 30, launch);
         ticks += 1000;
         if number == 2 {
-            spool.end_block(lane);
+            spool.end_generation(lane);
         }
     }
     spool
@@ -270,8 +270,8 @@ fn damage() -> SpoolBuilder {
     // Type 200, 5 ticks later, with three bytes.
     spool.alloc(lane, 10, 0x5000, 64, 0).raw(lane, &[0, 200, 5, 3, 0, 1, 2, 3]).alloc(lane, 20, 0x6000, 64, 0);
     // A space that is none: the rest of the block cannot be read.
-    spool.raw(lane, &[0, 17, 1, 3, 0, 99, 0, 3]).end_block(lane);
-    spool.alloc(lane, 40, 0x7000, 64, 0).end_block(lane).alloc(lane, 50, 0x8000, 64, 0);
+    spool.raw(lane, &[0, 17, 1, 3, 0, 99, 0, 3]).end_generation(lane);
+    spool.alloc(lane, 40, 0x7000, 64, 0).end_generation(lane).alloc(lane, 50, 0x8000, 64, 0);
     spool.record(other, 15, &Extended::Mark { text: b"intact" });
     spool.unknown_node(other, 1, 0, 7);
     spool.alloc(other, 60, 0x9000, 64, 1);
@@ -286,6 +286,6 @@ fn forget() -> SpoolBuilder {
     spool.alloc(lane, 10, 0x5000, 64, 3).forget(lane);
     spool.module(lane, 2, 0x5555_5555_4000, b"/usr/bin/python3", b"\x01");
     spool.c_node(lane, 19, 0, 2, 0x7000).c_node(lane, 20, 19, 2, 0x7700).free(lane, 20, 0x5000, 20);
-    spool.end_block(lane).forget(lane).alloc(lane, 30, 0x6000, 64, 0).forget(lane).forget(lane);
+    spool.end_generation(lane).forget(lane).alloc(lane, 30, 0x6000, 64, 0).forget(lane).forget(lane);
     spool
 }

@@ -19,7 +19,7 @@ impl Replay {
     ) -> ControlFlow<()> {
         // Lent to the event, while everything else may change.
         let mut names = std::mem::take(&mut self.names);
-        let (path, name) = lane.launch();
+        let (path, name) = lane.atb_names();
         let of_kernel = path.and_then(kernel_name).map(|name| names.intern(name));
         let of_operator = name.map(|name| names.intern(name));
         let flow = self.enter_named(now, kind, lane, (of_operator, of_kernel), &names, sink);
@@ -37,12 +37,12 @@ impl Replay {
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
         let named = |id: Option<NameId>| id.and_then(|id| names.get(id));
-        let (path, _) = lane.launch();
+        let (path, _) = lane.atb_names();
         match kind {
-            EventKind::AtbOperatorStart { launch, device, workspace, workspace_size } => {
-                let device = self.device_of_launch(device, now.thread);
+            EventKind::AtbOperatorStart { launch: number, device, workspace, workspace_size } => {
+                let device = self.device_of_atb(device, now.thread);
                 let operator = AtbOperator { name: named(of_operator), path, workspace, workspace_size };
-                self.operators.start(launch, device, &operator);
+                self.operators.start(number, device, &operator);
                 self.emit_if_asked_for(
                     now,
                     device,
@@ -51,19 +51,19 @@ impl Replay {
                     sink,
                 )
             }
-            EventKind::AtbOperatorEnd { launch } => {
+            EventKind::AtbOperatorEnd { launch: number } => {
                 // The start of one that nobody knows is in a part of the recording that is lost.
-                let Some(open) = self.operators.end(launch) else { return ControlFlow::Continue(()) };
+                let Some(open) = self.operators.end(number) else { return ControlFlow::Continue(()) };
                 let kind = NoteKind::AtbOperator { phase: Phase::End, operator: open.lend(names) };
                 self.emit_if_asked_for(now, open.device, kind, names, sink)
             }
             EventKind::AtbKernel { phase, device } => {
-                let device = self.device_of_launch(device, now.thread);
+                let device = self.device_of_atb(device, now.thread);
                 let kind = NoteKind::AtbKernel { phase, name: named(of_kernel), path };
                 self.emit_if_asked_for(now, device, kind, names, sink)
             }
             EventKind::Access { mode, owner, device, address, size } => {
-                let device = self.device_of_launch(device, now.thread);
+                let device = self.device_of_atb(device, now.thread);
                 let block = self.books.devices.around(device, address);
                 let tensor = lane.tensor();
                 let access = Access {
@@ -85,7 +85,7 @@ impl Replay {
     }
 
     /// Programs are asked for their device in their own numbers; where that gave nothing, it is that of the thread.
-    fn device_of_launch(&self, device: LogicalDevice, thread: u32) -> Device {
+    fn device_of_atb(&self, device: LogicalDevice, thread: u32) -> Device {
         match self.device_numbers.seen_by_program(device) {
             Device::Unknown => self.thread_devices.of(thread),
             device => device,

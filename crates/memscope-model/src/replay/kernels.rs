@@ -1,8 +1,8 @@
 //! Launches and executions in the order of time.
 use super::{Pending, Replay};
 use crate::facts::Problem;
-use crate::kernel_books::{Execution, KernelBooks, Task, TaskId};
-use crate::task_log::{Line, TaskLog};
+use crate::kernel_books::{ExecutionMatch, KernelBooks, Task, TaskId};
+use crate::task_log::{TaskLogReader, TimedLine};
 use crate::trace::TraceSink;
 use crate::{Device, KernelPhase, ModelError, Moment, NoteEvent, NoteKind};
 use memscope_format::decode::{Event, EventKind, SpoolError};
@@ -44,7 +44,7 @@ impl Replay {
                 EventKind::Task { name: 1.., .. } if event.thread == pending.event.thread => {
                     return Ok(Some((index, event)));
                 }
-                EventKind::Launch => break,
+                EventKind::KernelLaunch => break,
                 kind if !may_look_past(kind) => break,
                 _ => {}
             }
@@ -52,8 +52,8 @@ impl Replay {
         Ok(None)
     }
 
-    /// If the launch at hand has a name that is not known yet, until when it may be told: another thread was the first to
-    /// ask for its hash, after this launch had begun.
+    /// If the launch at hand has a name that is not known yet, until when it may be defined: another thread was the
+    /// first to ask for its hash, after this launch had begun.
     #[cold]
     pub(super) fn missing_name(&mut self, pending: &mut Pending) -> Result<Option<u64>, SpoolError> {
         let task = self.task_of_launch(pending)?;
@@ -66,7 +66,7 @@ impl Replay {
         })
     }
 
-    /// Takes in the names that lanes tell until then.
+    /// Takes in the names that lanes define until then.
     pub(super) fn search_names(&mut self, until: u64) -> Result<(), SpoolError> {
         for number in 0..self.lanes.len() {
             let Some(mut pending) = self.lanes[number].take_if(|pending| may_look_past(pending.event.kind)) else {
@@ -139,7 +139,7 @@ impl Replay {
     /// Visits the log's lines while they come before `limit`, the next event of any lane.
     pub(super) fn run_log(
         &mut self,
-        log: &mut TaskLog,
+        log: &mut TaskLogReader,
         index: usize,
         limit: (u64, usize),
         sink: &mut dyn TraceSink,
@@ -159,7 +159,7 @@ impl Replay {
         Ok(LogTurn::Finished)
     }
 
-    fn enter_line(&mut self, line: Line, log: &mut TaskLog, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+    fn enter_line(&mut self, line: TimedLine, log: &mut TaskLogReader, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         let patient = !self.spool.process().profiling_taken();
         let time = self.timeline.time(line.ticks);
         let phase = if line.end { KernelPhase::ExecuteEnd } else { KernelPhase::ExecuteStart };
@@ -168,20 +168,20 @@ impl Replay {
         let step = self.delivery.steps.current();
         let at = |thread| Moment { time, thread, step, ..Moment::default() };
         match self.kernels.execute(&line, patient) {
-            Execution::Settled => ControlFlow::Continue(()),
-            Execution::RetryLater => {
+            ExecutionMatch::Settled => ControlFlow::Continue(()),
+            ExecutionMatch::RetryLater => {
                 log.put_back(line, self.timeline.ticks(time.later_by(PATIENCE_NS)));
                 ControlFlow::Continue(())
             }
             // A copy, or something else that is no kernel.
-            Execution::Of(Task { name: 0, .. }) => ControlFlow::Continue(()),
+            ExecutionMatch::Of(Task { name: 0, .. }) => ControlFlow::Continue(()),
             _ if !asked_for => ControlFlow::Continue(()),
-            Execution::Of(Task { id, name, thread, chosen, .. }) => {
+            ExecutionMatch::Of(Task { id, name, thread, chosen, .. }) => {
                 self.kernels.counts.executions += u64::from(line.end);
                 let kernel = Kernel { device, name, id: Some(id), chosen };
                 self.emit_kernel(at(thread), phase, kernel, sink)
             }
-            Execution::Stray { id, ended } => {
+            ExecutionMatch::Stray { id, ended } => {
                 let chosen = self.delivery.gate.is_open();
                 let kernel = Kernel { device, name: 0, id: Some(id), chosen };
                 self.kernels.counts.stray_executions += u64::from(!line.end);
@@ -214,7 +214,7 @@ impl Replay {
     }
 }
 
-/// Reading on would replace the text of such an event before it was told.
+/// Reading on would replace the text of such an event before it was emitted.
 fn may_look_past(kind: EventKind) -> bool {
     !matches!(kind, EventKind::Mark { .. } | EventKind::RangeStart { .. })
 }
@@ -242,7 +242,7 @@ pub(super) struct LogTotals {
 }
 
 impl LogTotals {
-    pub(super) fn add(&mut self, log: &TaskLog) {
+    pub(super) fn add(&mut self, log: &TaskLogReader) {
         self.undated += log.undated;
         self.foreign += log.foreign;
     }

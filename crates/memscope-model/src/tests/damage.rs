@@ -113,7 +113,7 @@ proptest! {
                     expected.insert(address);
                 }
             }
-            spool.end_block(lanes[*lane]);
+            spool.end_generation(lanes[*lane]);
             if index == damaged {
                 range = start + WINDOW_HEADER_SIZE..spool.appended_bytes();
             }
@@ -185,7 +185,7 @@ fn a_torn_block_whose_window_holds_less_gives_what_the_window_holds() {
         spool.alloc(lane, number, number << 4, 1, 0);
     }
     let mut appended = spool.clone();
-    appended.end_block(lane).write(directory.path()).unwrap();
+    appended.end_generation(lane).write(directory.path()).unwrap();
     let events = directory.path().join("spool").join(EVENTS_FILE);
     let mut bytes = fs::read(&events).unwrap();
     let payload = bytes.len() - WINDOW_HEADER_SIZE;

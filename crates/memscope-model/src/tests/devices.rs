@@ -388,7 +388,7 @@ pub(super) fn build(steps: &[(usize, u64, Step)]) -> SpoolBuilder {
             Step::Mark => spool.mark(lane, ticks, "m"),
             Step::Refusal { device } => spool.out_of_memory(lane, ticks, Space::Driver, device, 1, 2, 0),
             Step::Snapshot { device } => spool.snapshot(lane, ticks, device, "s"),
-            Step::EndBlock => spool.end_block(lane),
+            Step::EndBlock => spool.end_generation(lane),
         };
     }
     spool

@@ -38,7 +38,7 @@ fn a_lane_taken_over_by_another_thread_says_so() {
     let mut spool = SpoolBuilder::new();
     let lane = spool.lane(1);
     spool.alloc(lane, 1, 0x10, 1, 0).thread(lane, 2).alloc(lane, 2, 0x20, 1, 0);
-    spool.end_block(lane).alloc(lane, 3, 0x30, 1, 0);
+    spool.end_generation(lane).alloc(lane, 3, 0x30, 1, 0);
     let (events, _) = replay(&mut record(&mut spool).process);
     assert_eq!(events.iter().map(|event| event.at.thread).collect::<Vec<_>>(), [1, 2, 2]);
 }

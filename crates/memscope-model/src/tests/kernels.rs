@@ -2,7 +2,7 @@
 use super::devices::notes;
 use super::{record, replay};
 use crate::{KernelPhase, NoteKind, Problem, TraceEvent};
-use memscope_testkit::{Execution, LaneNumber, SpoolBuilder, SystemKind};
+use memscope_testkit::{LaneNumber, SpoolBuilder, SystemKind, TaskLogLine};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -39,18 +39,18 @@ pub(super) fn kernels_on_two_threads() -> SpoolBuilder {
         spool.executions(log, ticks + 500, 3, true, &[begin(5, number, began), end(5, number, began + 20)]);
         if number % 20 == 10 {
             spool.device_clock(log, ticks + 600, 3, (ticks + 600) / 2, 500_000);
-            spool.end_block(lane).end_block(log);
+            spool.end_generation(lane).end_generation(log);
         }
     }
     spool
 }
 
-fn begin(stream: u16, task: u32, counter: u64) -> Execution {
-    Execution { stream, task, unit: 0, end: false, counter }
+fn begin(stream: u16, task: u32, counter: u64) -> TaskLogLine {
+    TaskLogLine { stream, task, unit: 0, end: false, counter }
 }
 
-fn end(stream: u16, task: u32, counter: u64) -> Execution {
-    Execution { end: true, ..begin(stream, task, counter) }
+fn end(stream: u16, task: u32, counter: u64) -> TaskLogLine {
+    TaskLogLine { end: true, ..begin(stream, task, counter) }
 }
 
 /// A lane that launches and a log whose counter is at tick 0 when it starts and runs at half a tick.

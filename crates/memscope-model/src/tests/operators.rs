@@ -34,7 +34,7 @@ fn an_operator_ends_with_the_words_of_its_start_and_its_kernel_is_named_by_its_p
     spool.operator_start(lane, 2, 11, 2, (0x5040, 32), "0_9/0/1_Graph/0_Linear", "Linear", 0);
     spool.kernel(lane, 3, Phase::Start, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/before");
     // A block ends here: the next path cannot be told by what it has in common with the last.
-    spool.end_block(lane).kernel(lane, 4, Phase::End, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/after");
+    spool.end_generation(lane).kernel(lane, 4, Phase::End, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/after");
     spool.operator_end(lane, 5, 11).operator_end(lane, 6, 10).operator_end(lane, 7, 10);
     let graph = "operator: AtbOperator { name: Some(\"Graph\"), path: Some(\"0_9/0/1_Graph\"), \
                  workspace: DevAddr(20480), workspace_size: 64 } }";
@@ -81,7 +81,7 @@ fn an_operator_is_on_the_device_the_program_named_or_else_its_threads() {
 }
 
 #[test]
-fn launches_of_devices_and_steps_that_were_not_asked_for_are_not_chosen() {
+fn operators_of_devices_and_steps_that_were_not_asked_for_are_not_chosen() {
     let mut spool = SpoolBuilder::new();
     spool.config("npu=2;steps=1;dir=/tmp");
     let lane = spool.lane(1);
@@ -216,7 +216,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn harmed_launches_end_in_books_that_agree(
+    fn harmed_operators_end_in_books_that_agree(
         harms in proptest::collection::vec((0usize..900, any::<u8>()), 1..6),
     ) {
         let mut spool = SpoolBuilder::new();

@@ -60,7 +60,7 @@ pub(super) fn build(steps: &[(usize, u64, Step)]) -> SpoolBuilder {
             Step::Free { slot } => spool.free(lane, ticks, slot << 4, 0),
             Step::Map { page, pages } => spool.map(lane, ticks, page * PAGE, pages * PAGE, 1),
             Step::Unmap { page, pages } => spool.unmap(lane, ticks, page * PAGE, pages * PAGE, 2),
-            Step::EndBlock => spool.end_block(lane),
+            Step::EndBlock => spool.end_generation(lane),
         };
     }
     spool

@@ -30,7 +30,7 @@ memscope_hook::callbacks! {
     (DOMAIN, 4) => domain_range_start(domain: *mut c_void, message: *const c_char, stream: *mut c_void) -> u64
         => on_domain_range_start;
     (DOMAIN, 5) => domain_range_end(domain: *mut c_void, id: u64) => on_domain_range_end;
-    (MEMORY, 1) => heap_register(domain: *mut c_void, heap: *const Heap) -> *const c_void => on_heap_register;
+    (MEMORY, 1) => heap_register(domain: *mut c_void, heap: *const HeapDescription) -> *const c_void => on_heap_register;
     (MEMORY, 2) => heap_unregister(domain: *mut c_void, heap: *const c_void) => on_heap_unregister;
     (MEMORY, 3) => regions_register(domain: *mut c_void, regions: *const Regions) => on_regions_register;
     (MEMORY, 4) => regions_unregister(domain: *mut c_void, batch: *const References) => on_regions_unregister;
@@ -150,7 +150,7 @@ struct Range {
 
 /// `mstxMemHeapDesc_t`; usage and type are never set.
 #[repr(C)]
-struct Heap {
+struct HeapDescription {
     unset: [u32; 2],
     range: *const Range,
 }
@@ -178,11 +178,15 @@ struct References {
     references: *const Reference,
 }
 
-const _: () = assert!(size_of::<Range>() == 24 && size_of::<Heap>() == 16 && size_of::<Regions>() == 40);
+const _: () = assert!(size_of::<Range>() == 24 && size_of::<HeapDescription>() == 16 && size_of::<Regions>() == 40);
 const _: () = assert!(size_of::<Reference>() == 16 && size_of::<References>() == 16);
 
 /// Not a heap: the pool's reserved bytes, with some block's address. ATB wants a handle back or stops reporting.
-unsafe extern "C" fn on_heap_register(domain: *mut c_void, heap: *const Heap, entry: Entry) -> *const c_void {
+unsafe extern "C" fn on_heap_register(
+    domain: *mut c_void,
+    heap: *const HeapDescription,
+    entry: Entry,
+) -> *const c_void {
     // SAFETY: the interface wants a description with a range.
     let range = unsafe { heap.as_ref().and_then(|heap| heap.range.as_ref()) };
     let (Some(space), Some(range)) = (pool(domain), range) else { return core::ptr::null() };

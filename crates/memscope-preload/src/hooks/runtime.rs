@@ -3,7 +3,7 @@ use crate::kernel_times;
 use crate::recording::hidden;
 use core::ffi::c_int;
 use memscope_recorder::kernel;
-use memscope_recorder::slot::Launch;
+use memscope_recorder::slot::KernelLaunch;
 
 #[inline(always)]
 pub(super) fn launch_by(address: usize, original: impl FnOnce() -> c_int) -> c_int {
@@ -20,13 +20,13 @@ fn mark(address: usize) -> usize {
 
 /// Records a launch, unless kernels are not asked for or this call is part of another launch.
 #[inline(always)]
-fn begin(mark: &usize) -> Option<Launch<'_>> {
+fn begin(mark: &usize) -> Option<KernelLaunch<'_>> {
     if !memscope_recorder::wanted().kernels {
         return None;
     }
-    let launch = Launch::enter(mark)?;
-    if !kernel::is_settled() {
-        kernel_times::settle();
+    let launch = KernelLaunch::enter(mark)?;
+    if !kernel::is_task_log_checked() {
+        kernel_times::check_task_log();
     }
     hidden(kernel::launch);
     Some(launch)

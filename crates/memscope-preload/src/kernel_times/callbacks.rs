@@ -173,7 +173,7 @@ unsafe extern "C" fn on_compact_report(_aging: u32, data: *const c_void, length:
             hidden(|guard| kernel::task(guard, device, u32::from(stream), task, name));
             // A stream of a device other than the thread's: see to its log before the next launch, not in here.
             if kernel::task_log(device).is_some_and(|log| log.is_idle() && log.want()) {
-                kernel::unsettle();
+                kernel::recheck_task_logs();
             }
         }
         // The first byte of the body.

@@ -10,7 +10,7 @@ use memscope_recorder::kernel;
 use memscope_recorder::slot::{Guard, MARK_WORD};
 use memscope_recorder::sys;
 use memscope_recorder::sys::loader::Object;
-use memscope_recorder::task_log::{Execution, MOST_EXECUTIONS, Reading, TaskLog, executions};
+use memscope_recorder::task_log::{MOST_EXECUTIONS, Reading, TaskLogLine, TaskLogState, executions};
 
 memscope_hook::functions! {
     found by Original;
@@ -171,7 +171,7 @@ extern "C" fn reader(argument: *mut c_void) -> *mut c_void {
 const BUFFER: usize = 2 << 20;
 
 /// Reads until the log is ended; `None` if there is no memory to read into.
-fn read(guard: &Guard<'_>, device: PhysicalDevice, log: &TaskLog, short_lines: bool) -> Option<()> {
+fn read(guard: &Guard<'_>, device: PhysicalDevice, log: &TaskLogState, short_lines: bool) -> Option<()> {
     let buffer = sys::map_anonymous(BUFFER).ok()?;
     // SAFETY: fresh memory of that size that only we know.
     let bytes = unsafe { core::slice::from_raw_parts_mut(buffer.as_ptr(), BUFFER) };
@@ -207,7 +207,7 @@ fn read(guard: &Guard<'_>, device: PhysicalDevice, log: &TaskLog, short_lines: b
 /// Writes the whole lines in `bytes` down and returns their length.
 fn write_down(guard: &Guard<'_>, device: PhysicalDevice, short_lines: bool, bytes: &[u8]) -> usize {
     let length = if short_lines { 32 } else { 64 };
-    let mut lines = [Execution::default(); MOST_EXECUTIONS];
+    let mut lines = [TaskLogLine::default(); MOST_EXECUTIONS];
     for batch in bytes.chunks(length * MOST_EXECUTIONS) {
         let mut count = 0;
         for line in batch.chunks_exact(length).filter_map(|line| parse(line, short_lines)) {
@@ -227,7 +227,7 @@ fn write_down(guard: &Guard<'_>, device: PhysicalDevice, short_lines: bool, byte
 /// word 2, 3: counter
 /// ```
 /// `None` for what is neither a beginning nor an end.
-fn parse(line: &[u8], short: bool) -> Option<Execution> {
+fn parse(line: &[u8], short: bool) -> Option<TaskLogLine> {
     let head = u32::from_le_bytes(*line.first_chunk()?);
     let ids = u32::from_le_bytes(*line.get(4..)?.first_chunk()?);
     let counter = u64::from_le_bytes(*line.get(8..)?.first_chunk()?);
@@ -237,5 +237,5 @@ fn parse(line: &[u8], short: bool) -> Option<Execution> {
         _ => return None,
     };
     let (stream, task) = if short { (0, ids) } else { (ids as u16, ids >> 16) };
-    Some(Execution { stream, task, unit: (head >> 10 & 0x3f) as u8, end, counter })
+    Some(TaskLogLine { stream, task, unit: (head >> 10 & 0x3f) as u8, end, counter })
 }

@@ -16,7 +16,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use memscope_recorder::device::{LogicalDevice, PhysicalDevice, SystemKind, system};
 use memscope_recorder::kernel;
-use memscope_recorder::task_log::TaskLog;
+use memscope_recorder::task_log::TaskLogState;
 
 memscope_hook::functions! {
     found by Original;
@@ -32,7 +32,7 @@ static OVER: AtomicBool = AtomicBool::new(false);
 /// Before a thread's first launch, and whenever it may have changed its device.
 #[cold]
 #[inline(never)]
-pub(crate) fn settle() {
+pub(crate) fn check_task_log() {
     ensure_logs(callbacks::ensure());
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn settle() {
 /// choose it in ways we do not see.
 fn ensure_logs(callbacks: Callbacks) {
     hidden(|guard| {
-        let epoch = kernel::epoch();
+        let epoch = kernel::check_epoch();
         let Some(device) = current_device() else { return };
         system(guard, SystemKind::SetDevice, u64::from(device.0));
         // Whoever has the callbacks has, or wants, the log as well.
@@ -51,7 +51,7 @@ fn ensure_logs(callbacks: Callbacks) {
             }
             kernel::task_logs().filter(|(_, log)| log.is_wanted()).for_each(|(device, log)| start(device, log));
         }
-        kernel::settle(epoch, device);
+        kernel::task_log_checked(epoch, device);
     });
 }
 
@@ -75,7 +75,7 @@ fn physical(device: LogicalDevice) -> PhysicalDevice {
     PhysicalDevice(u32::try_from(physical).ok().filter(|_| answer == SUCCESS).unwrap_or(device.0))
 }
 
-fn start(device: PhysicalDevice, log: &'static TaskLog) {
+fn start(device: PhysicalDevice, log: &'static TaskLogState) {
     if !log.claim() {
         return;
     }
@@ -103,7 +103,7 @@ pub(crate) fn end_all() {
             log.end(|| channel::stop(device));
         }
         // A program may begin again.
-        kernel::unsettle();
+        kernel::recheck_task_logs();
     });
 }
 

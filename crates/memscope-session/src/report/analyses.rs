@@ -1,23 +1,23 @@
 //! The analyses that watch a trace for the report of its process: the one list of them.
-use memscope_analysis::{PointInTime, Usage};
+use memscope_analysis::{PointInTime, UsageTally};
 use memscope_model::{Process, TraceSink};
 
 /// All of a process, in one pass.
 pub struct Analyses {
-    pub(super) usage: Usage,
+    pub(super) usage: UsageTally,
 }
 
 impl Analyses {
     pub fn of_recording(process: &Process) -> Analyses {
         // Without Python stacks it is not known when main returned.
         let has_python = process.settings().has_python_stacks();
-        let usage = if has_python { Usage::at(&[PointInTime::MainReturned]) } else { Usage::new() };
+        let usage = if has_python { UsageTally::at(&[PointInTime::MainReturned]) } else { UsageTally::new() };
         Analyses { usage }
     }
 
     /// Of dump files, which do not say what was recorded.
     pub fn of_dump() -> Analyses {
-        Analyses { usage: Usage::at(&[PointInTime::MainReturned]) }
+        Analyses { usage: UsageTally::at(&[PointInTime::MainReturned]) }
     }
 
     /// What has to see the trace.

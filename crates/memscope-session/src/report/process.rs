@@ -4,7 +4,7 @@ use super::holders::{Holders, Largest, Rank, Roll};
 use super::own_allocator;
 use crate::views::names::Names;
 use crate::{program_end, windows_home};
-use memscope_analysis::{Held, PointInTime, PoolTally, Usage};
+use memscope_analysis::{Held, PointInTime, PoolTally, UsageTally};
 use memscope_model::{
     Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, Stacks, TimestampNs,
     TraceInfo, TraceSource, header_notes,
@@ -236,7 +236,7 @@ struct Contents {
 impl Contents {
     /// `stacks` is `None` if none were recorded.
     fn new(
-        usage: &Usage,
+        usage: &UsageTally,
         outcome: &Outcome,
         start: TimestampNs,
         stacks: Option<&Stacks>,
@@ -267,7 +267,7 @@ fn pool_report(
     tally: &PoolTally,
     booked: Option<&PoolUsage>,
     start: TimestampNs,
-    usage: &Usage,
+    usage: &UsageTally,
     roll: Option<&mut Roll<'_>>,
 ) -> PoolReport {
     let at_peak = Held { bytes: tally.peak_bytes, blocks: tally.peak_blocks };

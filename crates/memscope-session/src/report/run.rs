@@ -2,8 +2,8 @@
 use memscope_model::Device;
 
 use super::{ends, summary};
+use crate::invocation::RunRecord;
 use crate::keeper::Unrecorded;
-use crate::launch::RunRecord;
 use crate::printer::Printer;
 use crate::settings::{Format, NpuSelection, Settings};
 use crate::signals::Interruption;

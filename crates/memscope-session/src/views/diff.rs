@@ -141,7 +141,7 @@ fn without_line(frame: FrameId, names: &Names) -> String {
 }
 
 fn without_folders(frame: FrameId, names: &Names) -> String {
-    format!("{}\0{:?}", without_line(frame, names), names.frame(frame).place)
+    format!("{}\0{:?}", without_line(frame, names), names.frame(frame).position)
 }
 
 pub fn signed_bytes(difference: i128) -> String {
@@ -154,7 +154,7 @@ pub fn signed_bytes(difference: i128) -> String {
 }
 
 /// A call tree of two.
-struct Node {
+struct DiffNode {
     label: String,
     name: String,
     base: Held,
@@ -168,7 +168,7 @@ struct Node {
 
 /// Both trees in one picture: what grew, what shrank, and by how much.
 pub fn flame(base: &mut View, compared: &mut View) -> Flame {
-    let mut nodes = vec![Node::new("all".to_owned(), "all".to_owned())];
+    let mut nodes = vec![DiffNode::new("all".to_owned(), "all".to_owned())];
     let mut known: FxHashMap<(usize, String), usize> = FxHashMap::default();
     let (title, former) = (compared.title(), base.title());
     for (view, is_base) in [(&mut *base, true), (&mut *compared, false)] {
@@ -189,7 +189,7 @@ pub fn flame(base: &mut View, compared: &mut View) -> Flame {
                 let key = frame.map_or(String::new(), |frame| without_folders(frame, &view.names));
                 let next = *known.entry((place, key)).or_insert_with(|| {
                     let label = frame.map_or(NO_STACK.to_owned(), |frame| short(frame, &view.names));
-                    nodes.push(Node::new(tree.label(*child, &view.names), label));
+                    nodes.push(DiffNode::new(tree.label(*child, &view.names), label));
                     let new = nodes.len() - 1;
                     nodes[place].children.push(new);
                     new
@@ -234,10 +234,10 @@ pub fn flame(base: &mut View, compared: &mut View) -> Flame {
     Flame { title, subtitle: format!("against {former} · width: the larger of the two"), frames }
 }
 
-impl Node {
-    fn new(name: String, label: String) -> Node {
+impl DiffNode {
+    fn new(name: String, label: String) -> DiffNode {
         let none = Held::default();
-        Node {
+        DiffNode {
             label,
             name,
             base: none,

@@ -1,6 +1,6 @@
 //! Views for programs. `schema` grows by one whenever something that was there means something else.
 use super::diff::Difference;
-use super::names::{FrameId, Language, Names, Place};
+use super::names::{FrameId, FramePosition, Language, Names};
 use super::profile::FunctionShare;
 use super::reading::{At, View, pool_label};
 use super::role::Role;
@@ -61,10 +61,10 @@ fn frame(id: FrameId, names: &Names) -> Value {
         "language": match function.language { Language::Native => "c", Language::Python => "python" },
         "role": role(function.role),
     });
-    match named.place {
-        Place::Line(line) => value["line"] = line.into(),
-        Place::Offset(offset) => value["offset"] = offset.into(),
-        Place::Unknown => {}
+    match named.position {
+        FramePosition::Line(line) => value["line"] = line.into(),
+        FramePosition::Offset(offset) => value["offset"] = offset.into(),
+        FramePosition::Unknown => {}
     }
     value
 }

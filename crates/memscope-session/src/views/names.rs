@@ -5,7 +5,7 @@ use memscope_symbols::{Symbolizer, python_line, render_python};
 use rustc_hash::FxHashMap;
 use std::path::Path;
 
-/// A place in a function; see [`Names::frame`].
+/// A position in a function; see [`Names::frame`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FrameId(u32);
 
@@ -42,7 +42,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// As [`Names::text`] has it, without the place.
+    /// As [`Names::text`] has it, without the position.
     pub fn label(&self) -> String {
         let Function { name, file, .. } = self;
         match self.language {
@@ -57,19 +57,19 @@ impl Function {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NamedFrame {
     pub function: FunctionId,
-    pub place: Place,
+    pub position: FramePosition,
 }
 
 /// Where in a function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Place {
+pub enum FramePosition {
     Unknown,
     Line(u32),
     /// A return address in an object without names.
     Offset(u64),
 }
 
-/// The names met so far.
+/// The names seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     frames: Vec<NamedFrame>,
@@ -85,7 +85,7 @@ struct Spelled<'t> {
     name: &'t str,
     file: &'t str,
     in_object: bool,
-    place: Place,
+    position: FramePosition,
     role: Role,
 }
 
@@ -122,19 +122,19 @@ impl Names {
         let frame = self.frame(id);
         match self.function(frame.function).language {
             Language::Python => id,
-            Language::Native => self.intern(NamedFrame { place: Place::Unknown, ..frame }),
+            Language::Native => self.intern(NamedFrame { position: FramePosition::Unknown, ..frame }),
         }
     }
 
     /// `file(line): function`, `function at file:line`, `function (object)` or `object+0xoffset`.
     pub fn text(&self, id: FrameId) -> String {
-        let NamedFrame { function, place } = self.frame(id);
+        let NamedFrame { function, position } = self.frame(id);
         let function = self.function(function);
         let Function { name, file, .. } = function;
-        match (function.language, place) {
-            (Language::Python, Place::Line(line)) => render_python(file, Some(line), name),
-            (Language::Native, Place::Line(line)) => format!("{name} at {file}:{line}"),
-            (Language::Native, Place::Offset(offset)) => format!("{file}+{offset:#x}"),
+        match (function.language, position) {
+            (Language::Python, FramePosition::Line(line)) => render_python(file, Some(line), name),
+            (Language::Native, FramePosition::Line(line)) => format!("{name} at {file}:{line}"),
+            (Language::Native, FramePosition::Offset(offset)) => format!("{file}+{offset:#x}"),
             (Language::Python | Language::Native, _) => function.label(),
         }
     }
@@ -150,7 +150,7 @@ impl Names {
             name: "(callers beyond the depth of --call-stack)",
             file: "",
             in_object: true,
-            place: Place::Unknown,
+            position: FramePosition::Unknown,
             role: Role::Outset,
         })
     }
@@ -177,7 +177,7 @@ impl Names {
                         name: "?",
                         file: &object,
                         in_object: true,
-                        place: Place::Offset(offset),
+                        position: FramePosition::Offset(offset),
                         role: role::of_native("?", &module.path, None),
                     };
                     return Box::new([self.native(spelled)]);
@@ -191,7 +191,7 @@ impl Names {
                             name,
                             file: source.unwrap_or(&object),
                             in_object: source.is_none(),
-                            place: frame.line.map_or(Place::Unknown, Place::Line),
+                            position: frame.line.map_or(FramePosition::Unknown, FramePosition::Line),
                             role: role::of_native(name, &module.path, source),
                         })
                     })
@@ -201,7 +201,7 @@ impl Names {
                 name: "?",
                 file: "",
                 in_object: true,
-                place: Place::Unknown,
+                position: FramePosition::Unknown,
                 role: Role::Library,
             })]),
             Frame::Text(text) => Box::new([match language {
@@ -232,26 +232,26 @@ impl Names {
         let offset = |text: &str| u64::from_str_radix(text, 16).ok();
         if let Some((function, source)) = text.split_once(" at ") {
             let (file, line) = match source.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?))) {
-                Some((file, line)) => (file, Place::Line(line)),
-                None => (source, Place::Unknown),
+                Some((file, line)) => (file, FramePosition::Line(line)),
+                None => (source, FramePosition::Unknown),
             };
             let role = role::of_native(function, Path::new(object), Some(file));
-            return self.native(Spelled { name: function, file, in_object: false, place: line, role });
+            return self.native(Spelled { name: function, file, in_object: false, position: line, role });
         }
-        let (name, file, place) = match text.rsplit_once("+0x") {
+        let (name, file, position) = match text.rsplit_once("+0x") {
             Some((place, number)) if object.is_empty() => {
-                ("?", place, offset(number).map_or(Place::Unknown, Place::Offset))
+                ("?", place, offset(number).map_or(FramePosition::Unknown, FramePosition::Offset))
             }
-            Some((function, _)) => (function, object, Place::Unknown),
-            None => (text, object, Place::Unknown),
+            Some((function, _)) => (function, object, FramePosition::Unknown),
+            None => (text, object, FramePosition::Unknown),
         };
         let role = role::of_native(name, Path::new(file), None);
-        self.native(Spelled { name, file, in_object: true, place, role })
+        self.native(Spelled { name, file, in_object: true, position, role })
     }
 
     fn python(&mut self, file: &str, line: Option<u32>, function: &str) -> FrameId {
-        let place = line.map_or(Place::Unknown, Place::Line);
-        let spelled = Spelled { name: function, file, in_object: false, place, role: role::of_python(file) };
+        let position = line.map_or(FramePosition::Unknown, FramePosition::Line);
+        let spelled = Spelled { name: function, file, in_object: false, position, role: role::of_python(file) };
         self.add(spelled, Language::Python)
     }
 
@@ -260,7 +260,7 @@ impl Names {
     }
 
     fn add(&mut self, spelled: Spelled<'_>, language: Language) -> FrameId {
-        let Spelled { name, file, in_object, place, role } = spelled;
+        let Spelled { name, file, in_object, position, role } = spelled;
         let (name, file) = (on_one_line(name), on_one_line(file));
         let Names { functions, function_ids, .. } = self;
         let function = *function_ids.entry((name, file)).or_insert_with_key(|(name, file)| {
@@ -269,7 +269,7 @@ impl Names {
             functions.push(Function { name, file, language, role, evaluates_python, in_object });
             FunctionId((functions.len() - 1) as u32)
         });
-        self.intern(NamedFrame { function, place })
+        self.intern(NamedFrame { function, position })
     }
 
     fn intern(&mut self, frame: NamedFrame) -> FrameId {

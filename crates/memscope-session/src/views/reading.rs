@@ -4,7 +4,7 @@ use super::names::Names;
 use super::profile::Profile;
 use crate::report::quantity::{bytes, counted};
 use crate::workers;
-use memscope_analysis::{PointInTime, PoolTally, Usage};
+use memscope_analysis::{PointInTime, PoolTally, UsageTally};
 use memscope_dump::{Source, Sources, sources};
 use memscope_model::{
     Device, ModelError, Pool, STEP_TEXT, Stacks, Status, TimestampNs, TraceInfo, TraceSource, survey_processes,
@@ -216,7 +216,7 @@ fn of_process(root: &Path, found: Vec<Source>, pid: u32) -> Result<Vec<Source>, 
 
 /// What one pass over a trace came to.
 struct Passage {
-    usage: Usage,
+    usage: UsageTally,
     steps: u32,
     /// The moment asked about came.
     has_moment: bool,
@@ -233,7 +233,7 @@ fn follow(
     if matches!(question.at, At::After(_)) {
         while source.info().start == TimestampNs::default() && source.step(&mut [])? == Status::More {}
     }
-    let mut usage = Usage::at(&[question.at.point(source.info().start)]);
+    let mut usage = UsageTally::at(&[question.at.point(source.info().start)]);
     let steps = source.run(&mut [&mut usage], progress)?.steps.count();
     let has_moment = match question.at {
         At::Step(asked) => asked <= steps,
@@ -245,7 +245,7 @@ fn follow(
 }
 
 /// The pool with the highest peak of those asked about.
-fn choose<'u>(usage: &'u Usage, question: &Question) -> Option<&'u PoolTally> {
+fn choose<'u>(usage: &'u UsageTally, question: &Question) -> Option<&'u PoolTally> {
     usage
         .pools()
         .filter(|tally| question.device.is_none_or(|device| device == tally.device))
@@ -257,7 +257,7 @@ fn choose<'u>(usage: &'u Usage, question: &Question) -> Option<&'u PoolTally> {
 pub fn view(
     info: &TraceInfo,
     stacks: &Stacks,
-    usage: &Usage,
+    usage: &UsageTally,
     question: &Question,
     symbolizer: &mut Symbolizer,
 ) -> Result<View, ReadingError> {

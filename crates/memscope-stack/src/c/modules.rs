@@ -1,6 +1,6 @@
 //! The ELF objects an address may lie in: found once per lane, kept sorted, defined in the spool when first needed.
 use super::maps::Maps;
-use super::objects::{Module, loaded_object_at};
+use super::objects::{LoadedModule, loaded_object_at};
 use crate::{DefinitionSink, ModuleDefinition};
 use core::ptr::NonNull;
 
@@ -9,7 +9,7 @@ const PATH_LEN: usize = 4096 + 256;
 
 /// The lane's modules, sorted by address. Zeroed memory is an empty table.
 pub(super) struct Modules {
-    entries: Option<NonNull<Module>>,
+    entries: Option<NonNull<LoadedModule>>,
     capacity: usize,
     len: usize,
     last_hit: usize,
@@ -31,7 +31,7 @@ impl Modules {
 
     /// The module that holds `address`, asked of the loader where the lane does not know it yet.
     #[cfg_attr(not(any(target_arch = "x86_64", test)), expect(dead_code))]
-    pub(super) fn at(&mut self, address: usize) -> Option<&Module> {
+    pub(super) fn at(&mut self, address: usize) -> Option<&LoadedModule> {
         let index = self.index_of(address)?;
         self.entries().get(index)
     }
@@ -92,7 +92,7 @@ impl Modules {
         Some(index)
     }
 
-    fn insert(&mut self, index: usize, module: Module) -> Option<usize> {
+    fn insert(&mut self, index: usize, module: LoadedModule) -> Option<usize> {
         if self.len == self.capacity {
             self.grow()?;
         }
@@ -109,9 +109,9 @@ impl Modules {
 
     fn grow(&mut self) -> Option<()> {
         const FIRST_LENGTH: usize = 4 * PAGE;
-        let old_length = self.capacity * size_of::<Module>();
+        let old_length = self.capacity * size_of::<LoadedModule>();
         let length = FIRST_LENGTH.max(old_length.next_multiple_of(PAGE) * 2);
-        let fresh = memscope_sys::map_own(length).ok()?.cast::<Module>();
+        let fresh = memscope_sys::map_own(length).ok()?.cast::<LoadedModule>();
         if let Some(old) = self.entries {
             // SAFETY: the new mapping is larger and disjoint; nothing refers to the old one afterwards.
             unsafe {
@@ -120,11 +120,11 @@ impl Modules {
             }
         }
         self.entries = Some(fresh);
-        self.capacity = length / size_of::<Module>();
+        self.capacity = length / size_of::<LoadedModule>();
         Some(())
     }
 
-    fn entries(&self) -> &[Module] {
+    fn entries(&self) -> &[LoadedModule] {
         match self.entries {
             // SAFETY: the first `len` entries of the lane's own mapping were written by `insert`.
             Some(entries) => unsafe { core::slice::from_raw_parts(entries.as_ptr(), self.len) },
@@ -132,7 +132,7 @@ impl Modules {
         }
     }
 
-    fn entries_mut(&mut self) -> &mut [Module] {
+    fn entries_mut(&mut self) -> &mut [LoadedModule] {
         match self.entries {
             // SAFETY: as in `entries`, and the borrow of the lane is exclusive.
             Some(entries) => unsafe { core::slice::from_raw_parts_mut(entries.as_ptr(), self.len) },

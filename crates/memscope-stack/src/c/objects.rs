@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 
 /// A loaded object. Its pointers hold as long as it is loaded, that is at least until the lane forgets its modules.
 #[derive(Clone, Copy)]
-pub(super) struct Module {
+pub(super) struct LoadedModule {
     /// The segment that holds the address asked about: between segments there may be others' memory.
     segment_start: usize,
     segment_end: usize,
@@ -33,7 +33,7 @@ pub(super) struct Module {
     pub(super) unwind_end: usize,
 }
 
-impl Module {
+impl LoadedModule {
     pub(super) fn contains(&self, address: usize) -> bool {
         address.wrapping_sub(self.segment_start) < self.segment_end - self.segment_start
     }
@@ -67,8 +67,8 @@ impl Module {
         bias: usize,
         name: *const c_char,
         ProgramHeaders { headers, count }: ProgramHeaders,
-    ) -> Option<Module> {
-        let mut module = Module {
+    ) -> Option<LoadedModule> {
+        let mut module = LoadedModule {
             segment_start: 0,
             segment_end: 0,
             start: usize::MAX,
@@ -182,16 +182,17 @@ fn is_readable_within(start: usize, end: usize, address: usize, length: usize) -
 
 /// The object that holds `address`, which must be in use by the calling thread's stack, or in none.
 #[cold]
-pub(super) fn loaded_object_at(address: usize) -> Option<Module> {
+pub(super) fn loaded_object_at(address: usize) -> Option<LoadedModule> {
     if loader::can_search() { object_by_search(address) } else { object_by_mappings(address) }
 }
 
-fn object_by_search(address: usize) -> Option<Module> {
+fn object_by_search(address: usize) -> Option<LoadedModule> {
     let object = loader::object_at(address)?;
     // The loader gives the beginning of the object where it has no gaps. A library is linked for address 0, so that it
     // begins at its bias. The program itself begins anywhere, but its headers are known.
     // SAFETY: headers of what lies at that place, and the loader's own name of the object.
-    let module = |headers: ProgramHeaders| unsafe { Module::from_headers(address, object.bias, object.name, headers) };
+    let module =
+        |headers: ProgramHeaders| unsafe { LoadedModule::from_headers(address, object.bias, object.name, headers) };
     loader::program_headers(object.bias)
         .and_then(module)
         .or_else(|| headers_at(object.start).and_then(module))
@@ -199,7 +200,7 @@ fn object_by_search(address: usize) -> Option<Module> {
 }
 
 /// Asks the kernel. An object begins with its header, which is the beginning of its file.
-fn object_by_mappings(address: usize) -> Option<Module> {
+fn object_by_mappings(address: usize) -> Option<LoadedModule> {
     const RECENT: usize = 8;
     let mut maps = Maps::open()?;
     // The last mappings of the beginning of a file: that of the wanted one is among them.
@@ -234,7 +235,7 @@ fn object_by_mappings(address: usize) -> Option<Module> {
     let headers = headers_at(start)?;
     let bias = bias_of(start, headers)?;
     // SAFETY: headers of the object that begins there.
-    unsafe { Module::from_headers(address, bias, null(), headers) }
+    unsafe { LoadedModule::from_headers(address, bias, null(), headers) }
 }
 
 /// What has to be added to addresses of a file whose beginning was loaded at `start`.
@@ -283,12 +284,12 @@ mod tests {
                 continue;
             }
             let by_search = object_by_search(address).unwrap();
-            let range = |module: &Module| (module.start, module.end, module.segment_start, module.segment_end);
+            let range = |module: &LoadedModule| (module.start, module.end, module.segment_start, module.segment_end);
             assert_eq!(range(&by_search), range(&by_mappings));
             assert_eq!((by_search.bias, by_search.unwind_header), (by_mappings.bias, by_mappings.unwind_header));
             assert_eq!(by_search.build_id(), by_mappings.build_id());
             assert!(by_search.is_still_loaded(address));
-            assert!(!Module { bias: by_search.bias + 1, ..by_search }.is_still_loaded(address));
+            assert!(!LoadedModule { bias: by_search.bias + 1, ..by_search }.is_still_loaded(address));
         }
     }
 

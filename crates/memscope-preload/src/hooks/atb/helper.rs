@@ -1,5 +1,5 @@
 //! Functions the hooks call on their own account, and do without if they are not there.
-use crate::original::{Original, Place};
+use crate::original::{Library, Original};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -14,8 +14,8 @@ const UNKNOWN: usize = 0;
 const ABSENT: usize = 1;
 
 impl Helper {
-    pub(super) const fn new(name: &'static CStr, place: Place) -> Helper {
-        Helper { function: Original::new(name, place), state: AtomicUsize::new(UNKNOWN) }
+    pub(super) const fn new(name: &'static CStr, library: Library) -> Helper {
+        Helper { function: Original::new(name, library), state: AtomicUsize::new(UNKNOWN) }
     }
 
     /// 0 if it is not there.

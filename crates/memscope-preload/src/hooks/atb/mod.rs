@@ -29,8 +29,8 @@ const ABSENT: usize = 3;
 
 /// `atb::Status atb::Runner::Execute(atb::RunnerVariantPack &)`.
 pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack, entry: Entry) -> Next {
-    /// Numbers launches across the process; 0 is none.
-    static LAUNCHES: AtomicU64 = AtomicU64::new(1);
+    /// Numbers operators across the process; 0 is none.
+    static OPERATORS: AtomicU64 = AtomicU64::new(1);
     let original = Execute::ORIGINAL.address();
     if original == 0 {
         return Next::answer(ABSENT);
@@ -39,10 +39,10 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
     if !(wanted.operators || wanted.accesses) || !atb::is_traced() || pack.is_null() {
         return Next::jump(original);
     }
-    let mut launch = 0;
+    let mut number = 0;
     recording(entry, |guard| {
         let _errno = KeptErrno::keep();
-        launch = LAUNCHES.fetch_add(1, Relaxed);
+        number = OPERATORS.fetch_add(1, Relaxed);
         let device = current_device();
         let (mut name, mut path) = (ReturnedText::empty(), ReturnedText::empty());
         // SAFETY: the arguments are ATB's own.
@@ -51,7 +51,7 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
             path.ask(runner, PathOld::ORIGINAL, PathCxx11::ORIGINAL);
             let (workspace, workspace_size) = VariantPack::workspace(pack);
             let (name, path) = (name.text(), path.text());
-            atb::operator_start(guard, &Operator { launch, device, workspace, workspace_size, path, name });
+            atb::operator_start(guard, &Operator { number, device, workspace, workspace_size, path, name });
             if wanted.accesses {
                 // Operators write into some of their inputs, such as caches, and do not say into which.
                 VariantPack::each_in_tensor(
@@ -65,15 +65,15 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
             }
         }
     });
-    match launch {
+    match number {
         // Part of another hook's recording.
         0 => Next::jump(original),
-        launch => Next::call(original, launch as usize),
+        number => Next::call(original, number as usize),
     }
 }
 
-pub(super) unsafe extern "C" fn executed(answer: usize, launch: usize, entry: Entry) -> usize {
-    recording(entry, |guard| event(guard, &Extended::AtbOperatorEnd { launch: launch as u64 }));
+pub(super) unsafe extern "C" fn executed(answer: usize, number: usize, entry: Entry) -> usize {
+    recording(entry, |guard| event(guard, &Extended::AtbOperatorEnd { launch: number as u64 }));
     answer
 }
 

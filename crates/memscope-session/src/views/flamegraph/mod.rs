@@ -1,7 +1,7 @@
 //! Call trees as pictures and as files of other tools.
 mod svg;
 
-use super::names::{Language, Names, Place};
+use super::names::{FramePosition, Language, Names};
 use super::reading::View;
 use super::role::Role;
 use super::tree::{CallTree, NO_STACK};
@@ -108,8 +108,8 @@ pub(super) fn short(frame: super::names::FrameId, names: &Names) -> String {
     let named = names.frame(frame);
     let function = names.function(named.function);
     let file = short_file(&function.file);
-    match (function.language, named.place) {
-        (Language::Python, Place::Line(line)) => format!("{} {file}:{line}", function.name),
+    match (function.language, named.position) {
+        (Language::Python, FramePosition::Line(line)) => format!("{} {file}:{line}", function.name),
         (Language::Python, _) => format!("{} {file}", function.name),
         (Language::Native, _) if function.name == "?" => format!("? {file}"),
         (Language::Native, _) => function.name.clone(),
@@ -181,7 +181,7 @@ pub fn speedscope(view: &View) -> String {
                     let named = view.names.frame(*frame);
                     let function = view.names.function(named.function);
                     let mut json = json!({ "name": function.name, "file": function.file });
-                    if let Place::Line(line) = named.place {
+                    if let FramePosition::Line(line) = named.position {
                         json["line"] = line.into();
                     }
                     frames.push(json);

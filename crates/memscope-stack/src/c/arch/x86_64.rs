@@ -3,7 +3,7 @@ use super::super::cfi::{Found, Registers, Tables};
 use super::super::memory::StackMemory;
 use super::super::modules::Modules;
 use super::super::near_rows::NearRows;
-use super::super::objects::{self, Module};
+use super::super::objects::{self, LoadedModule};
 use super::super::row::{Row, SavedFp};
 use super::super::row_table::{self, RowKey};
 use super::{Frame, Processor, Step, UnwindRule};
@@ -220,7 +220,7 @@ fn row_of(
     return_address: usize,
     is_interrupted: bool,
     key: Option<RowKey>,
-    module_at: impl FnOnce(usize) -> Option<Module>,
+    module_at: impl FnOnce(usize) -> Option<LoadedModule>,
 ) -> Row {
     // A return address may be the first byte of the next function; the call it belongs to is not.
     let pc = if is_interrupted { return_address } else { return_address.wrapping_sub(1) };

@@ -1,18 +1,18 @@
 //! Unwind tables of real objects, whole and damaged.
 use super::super::cfi::{Found, Registers, Tables};
 use super::super::modules::Modules;
-use super::super::objects::Module;
+use super::super::objects::LoadedModule;
 use super::super::row::Row;
 use super::Random;
 
 const REGISTERS: Registers =
     Registers { frame_pointer: 6, stack_pointer: 7, return_address: 16, return_address_at: -8 };
 
-fn object_with(address: usize) -> Module {
+fn object_with(address: usize) -> LoadedModule {
     *Modules::new().at(address).expect("a loaded object")
 }
 
-fn tables_of(module: &Module) -> Tables {
+fn tables_of(module: &LoadedModule) -> Tables {
     assert_ne!(module.unwind_header, 0);
     Tables { header: module.unwind_header, start: module.unwind_start, end: module.unwind_end }
 }

@@ -34,7 +34,8 @@ impl RunRecord {
     }
 }
 
-pub struct Launch<'a> {
+/// A program with its arguments, and what the recording libraries are to find in its environment.
+pub struct Invocation<'a> {
     pub program: &'a Program,
     /// What the user called it: the program's `argv[0]`.
     pub typed: &'a OsString,
@@ -53,7 +54,7 @@ pub struct Ended {
     pub interruption: Interruption,
 }
 
-impl Launch<'_> {
+impl Invocation<'_> {
     /// With our own terminal, standard streams and process group: the program is in the foreground if we are.
     pub fn run_to_end(&self) -> anyhow::Result<Ended> {
         let relay = SignalRelay::install().context("signal handlers cannot be installed")?;
@@ -89,8 +90,8 @@ impl Launch<'_> {
     }
 }
 
-/// Programs built with gcc's AddressSanitizer end at once if any library was loaded before its own, and work well with ours if
-/// they are told not to look. `None` if the user has an opinion on that.
+/// Programs built with gcc's AddressSanitizer end at once if any library was loaded before its own, and work well with
+/// ours if they are told not to look. `None` if the user has an opinion on that.
 fn sanitizer_options(own: Option<OsString>) -> Option<OsString> {
     const KEY: &[u8] = b"verify_asan_link_order";
     let mut options = own.unwrap_or_default();
