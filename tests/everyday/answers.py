@@ -49,4 +49,4 @@ def row(case, trial, site):
 def table(rows):
     """As Markdown."""
     lines = [COLUMNS, ["---"] * 2 + ["--:"] * (len(COLUMNS) - 2), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines) + "\n"
