@@ -367,6 +367,8 @@ fn bad_rows_of_a_dump_are_named_and_what_is_no_dump_is_an_error() {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains("is no dump of memory events"), "{error}");
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(told.starts_with("1 recording could NOT be read") && !told.contains("none lost"), "{told}");
     }
 }
 

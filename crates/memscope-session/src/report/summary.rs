@@ -187,12 +187,17 @@ fn headline(batch: &Batch, unrecorded: usize) -> String {
     let events = counted_events(reports.iter().map(|report| &report.outcome));
     let lost: u64 = reports.iter().map(|report| report.outcome.lost_events).sum();
     let lost = if lost == 0 { "none lost".to_owned() } else { format!("{} LOST", count(lost)) };
-    let mut parts = vec![format!("{} recorded: {events}, {lost}", processes(reports.len() as u64))];
+    let mut parts = Vec::new();
+    // Where nothing could be read nothing is known, not even that none was lost.
+    if !reports.is_empty() || batch.unreadable == 0 {
+        parts.push(format!("{} recorded: {events}, {lost}", processes(reports.len() as u64)));
+    }
     if batch.unwritten() > 0 {
         parts.push(format!("files of {} could NOT be written", processes(batch.unwritten())));
     }
     if batch.unreadable > 0 {
-        let recordings = counted(batch.unreadable, "more recording", "more recordings");
+        let more = if reports.is_empty() { "" } else { "more " };
+        let recordings = counted(batch.unreadable, &format!("{more}recording"), &format!("{more}recordings"));
         parts.push(format!("{recordings} could NOT be read, see above"));
     }
     if unrecorded > 0 {
