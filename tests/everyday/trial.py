@@ -69,6 +69,7 @@ class Ended:
     seconds: float
     # The largest of all processes, as far as they lived long enough to be seen.
     resident_mb: float
+    # The same, and what the counting library saw from within.
     writable_mb: float
 
 
@@ -251,7 +252,9 @@ def attempt(case, site):
         trial.processes = read_processes(site, output)
         trial.spool_mb = sum(file.stat().st_blocks for file in output.rglob("*") if file.is_file()) * 512 / 2**20
     if case.counted:
-        trial.counted = struct.unpack_from("<3Q", counts.read_bytes())
+        *counted, writable_pages = struct.unpack_from("<4Q", counts.read_bytes())
+        trial.counted = tuple(counted)
+        recorded.writable_mb = max(recorded.writable_mb, writable_pages * os.sysconf("SC_PAGESIZE") / 2**20)
     return trial
 
 
