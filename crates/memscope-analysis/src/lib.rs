@@ -9,9 +9,13 @@
 //! What it is not: it formats nothing and knows no file.
 #![forbid(unsafe_code)]
 
+mod inefficient;
 mod main_program;
 mod point_in_time;
 mod usage;
 
+pub use inefficient::{
+    Inefficiency, InefficiencyReport, InefficiencySettings, InefficiencyTally, InefficientPool, WorstBlock,
+};
 pub use point_in_time::PointInTime;
 pub use usage::{Held, Holdings, PoolTally, StackUsage, UsageTally};

@@ -5,7 +5,7 @@ use crate::{BlockId, OwnerId};
 use rustc_hash::FxHashMap;
 
 /// Ways to hold memory for nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Inefficiencies(u8);
 
 impl Inefficiencies {
@@ -16,6 +16,23 @@ impl Inefficiencies {
     pub const LATE_DEALLOCATION: Inefficiencies = Inefficiencies(2);
     /// Unused for long between two uses.
     pub const TEMPORARY_IDLENESS: Inefficiencies = Inefficiencies(4);
+
+    pub const ALL: Inefficiencies = Inefficiencies(7);
+    /// One by one, in the order in which files name them.
+    pub const KINDS: [Inefficiencies; 3] =
+        [Inefficiencies::EARLY_ALLOCATION, Inefficiencies::LATE_DEALLOCATION, Inefficiencies::TEMPORARY_IDLENESS];
+    const WORDS: [&'static str; 3] = ["early_allocation", "late_deallocation", "temporary_idleness"];
+
+    /// The names of all that are in it.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let named = Inefficiencies::KINDS.into_iter().zip(Inefficiencies::WORDS);
+        named.filter(move |(kind, _)| self.contains(*kind)).map(|(_, word)| word)
+    }
+
+    pub fn from_word(text: &str) -> Option<Inefficiencies> {
+        let place = Inefficiencies::WORDS.iter().position(|word| *word == text)?;
+        Some(Inefficiencies::KINDS[place])
+    }
 
     pub const fn contains(self, other: Inefficiencies) -> bool {
         self.0 & other.0 == other.0
@@ -60,6 +77,11 @@ impl Annotations {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// In no order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (BlockId, Annotation)> + '_ {
+        self.0.iter().map(|(block, annotation)| (*block, *annotation))
+    }
 }
 
 #[cfg(test)]
@@ -77,5 +99,12 @@ mod tests {
         assert!(found.inefficiencies.contains(Inefficiencies::TEMPORARY_IDLENESS));
         assert!(!found.inefficiencies.contains(Inefficiencies::LATE_DEALLOCATION));
         assert_eq!(annotations.get(BlockId(4)), Annotation::default());
+        assert_eq!(annotations.iter().map(|(block, _)| block).collect::<Vec<_>>(), [BlockId(3)]);
+    }
+
+    #[test]
+    fn each_kind_has_a_word() {
+        assert!(Inefficiencies::ALL.words().map(Inefficiencies::from_word).eq(Inefficiencies::KINDS.map(Some)));
+        assert_eq!((Inefficiencies::NONE.words().count(), Inefficiencies::from_word("early")), (0, None));
     }
 }
