@@ -3,6 +3,7 @@
 //! Numbers of blocks are the same in every pass over a trace. Only blocks that have something to be said of are kept.
 use crate::{BlockId, OwnerId};
 use rustc_hash::FxHashMap;
+use std::fmt;
 
 /// Ways to hold memory for nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -40,6 +41,16 @@ impl Inefficiencies {
 
     pub const fn is_none(self) -> bool {
         self.0 == 0
+    }
+}
+
+/// Separated by commas, as files have it.
+impl fmt::Display for Inefficiencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, word) in self.words().enumerate() {
+            write!(f, "{}{word}", if place > 0 { "," } else { "" })?;
+        }
+        Ok(())
     }
 }
 
@@ -105,6 +116,7 @@ mod tests {
     #[test]
     fn each_kind_has_a_word() {
         assert!(Inefficiencies::ALL.words().map(Inefficiencies::from_word).eq(Inefficiencies::KINDS.map(Some)));
+        assert_eq!(Inefficiencies::ALL.to_string(), "early_allocation,late_deallocation,temporary_idleness");
         assert_eq!((Inefficiencies::NONE.words().count(), Inefficiencies::from_word("early")), (0, None));
     }
 }

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
+use memscope_analysis::{InefficiencySettings, InefficiencyTally};
 use memscope_dump::{
     DumpEvents, ExportError, ExportOptions, Format, Problem, Room, Source, Sources, StackForm, export_process,
     file_sources,
 };
-use memscope_model::{ModelError, Process, SPOOL_DIRECTORY, survey_processes};
+use memscope_model::{Annotations, ModelError, Process, SPOOL_DIRECTORY, TraceSource, survey_processes};
 use memscope_symbols::{Symbolizer, Symbols};
 
 use crate::brand::Brand;
@@ -18,6 +19,7 @@ use crate::keeper::Unrecorded;
 use crate::printer::Printer;
 use crate::report::holders::Largest;
 use crate::report::{Analyses, ProcessReport, resident_size};
+use crate::settings::Analysis;
 use crate::signals::Interruption;
 use crate::workers;
 
@@ -241,6 +243,16 @@ fn recorded_bytes(directory: &Path) -> u64 {
     files.into_iter().flatten().flatten().filter_map(|file| Some(file.metadata().ok()?.blocks() * UNIT)).sum()
 }
 
+/// What is said in rows of allocations and known only later, of a run that was asked for it: a pass of its own.
+fn annotations_of(process: &mut Process) -> Result<Option<Annotations>, ModelError> {
+    if !Analysis::of_recording(&process.settings()).inefficient {
+        return Ok(None);
+    }
+    let mut tally = InefficiencyTally::annotating(InefficiencySettings::default());
+    process.run(&mut [&mut tally], &mut |_| {})?;
+    Ok(Some(tally.take_annotations()))
+}
+
 fn export_one(
     directory: &Path,
     wishes: &ExportWishes,
@@ -257,6 +269,7 @@ fn export_one(
     let dump_events = process.settings().dump.map_or(DumpEvents::ALL, DumpEvents::from_bits);
     let mut symbolizer = Symbolizer::sharing(&shared.symbols);
     let mut analyses = Analyses::of_recording(&process);
+    let annotations = annotations_of(&mut process)?;
     let (sampled, sampling_problem) = shared.sampled.process(&process, directory);
     let options = ExportOptions {
         format: wishes.format_for(&process),
@@ -269,6 +282,7 @@ fn export_one(
         cancel: Some(interruption.flag()),
         symbolizer: &mut symbolizer,
         usage: Some(&|device, time| sampled.at(device, time)),
+        annotations: annotations.as_ref(),
     };
     let exported = export_process(&mut process, &wishes.destination(directory), options, &mut analyses.sinks())?;
     let mut report =
