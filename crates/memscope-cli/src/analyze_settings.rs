@@ -3,7 +3,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use memscope_session::analyze::{ANALYSES, Kind, Wishes};
-use memscope_session::settings::values::Refused;
+use memscope_session::settings::values::{self, Refused};
 
 use crate::options::OptionId;
 
@@ -15,6 +15,8 @@ pub struct AnalyzeSettings {
     pub wishes: Wishes,
     pub json: bool,
     pub fail_on: Vec<Kind>,
+    /// What is found is added to the files.
+    pub write: bool,
 }
 
 impl AnalyzeSettings {
@@ -31,12 +33,19 @@ impl AnalyzeSettings {
 pub(crate) struct AnalyzeDraft {
     wishes: Wishes,
     fail_on: Vec<Kind>,
+    write: bool,
 }
 
 impl AnalyzeDraft {
     pub(crate) fn apply(&mut self, id: OptionId, text: &str) -> Result<(), Refused> {
-        if id == OptionId::FailOn {
-            self.fail_on = kinds(text)?;
+        let inefficient = &mut self.wishes.inefficient;
+        match id {
+            OptionId::FailOn => self.fail_on = kinds(text)?,
+            OptionId::MemSize => inefficient.least_bytes = values::least_size(text)?,
+            OptionId::InefficientType => inefficient.kinds = values::inefficient_types(text)?,
+            OptionId::IdleThreshold => inefficient.idle_threshold = values::idle_threshold(text)?,
+            OptionId::Write => self.write = true,
+            _ => {}
         }
         Ok(())
     }
@@ -50,7 +59,8 @@ impl AnalyzeDraft {
                 None => paths.push(PathBuf::from(operand)),
             }
         }
-        AnalyzeSettings { paths, named, wishes: self.wishes.clone(), json, fail_on: self.fail_on.clone() }
+        let AnalyzeDraft { wishes, fail_on, write } = self.clone();
+        AnalyzeSettings { paths, named, wishes, json, fail_on, write }
     }
 }
 

@@ -16,10 +16,6 @@ pub(crate) static PENDING: &[Pending] = &[
         note: "--analysis=decompose has no effect in this version; the events it needs are recorded",
     },
     Pending {
-        applies: |settings| settings.analysis.inefficient,
-        note: "--analysis=inefficient has no effect in this version; the events it needs are recorded",
-    },
-    Pending {
         applies: |settings| settings.analysis.oom.is_some(),
         note: "--analysis=oom has no effect in this version; the events it needs are recorded",
     },

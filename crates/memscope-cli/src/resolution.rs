@@ -2,6 +2,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use memscope_session::analyze::Kind;
 use memscope_session::brand::Brand;
 use memscope_session::export::ExportWishes;
 use memscope_session::settings::values::{self, Clearable, Events, Refused, Watch};
@@ -116,6 +117,9 @@ fn sub_command(
         }
         if let Some(missing) = settings.paths.iter().find(|path| !path.exists()) {
             return Err(wrong(format!("{} does not exist", quoted(missing))));
+        }
+        if settings.write && settings.named != [Kind::Inefficient] {
+            return Err(UsageError::WriteOfWhat);
         }
         return Ok(Intent::Analyze(settings));
     }
@@ -269,7 +273,11 @@ impl Draft {
             | OptionId::Chart
             | OptionId::Svg
             | OptionId::Json => self.view.apply(id, text)?,
-            OptionId::FailOn => self.analyze.apply(id, text)?,
+            OptionId::FailOn
+            | OptionId::MemSize
+            | OptionId::InefficientType
+            | OptionId::IdleThreshold
+            | OptionId::Write => self.analyze.apply(id, text)?,
         }
         Ok(())
     }

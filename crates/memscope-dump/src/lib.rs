@@ -13,6 +13,7 @@
 //! live blocks; of the files, what is being written and what waits for it.
 #![forbid(unsafe_code)]
 
+mod annotate;
 pub mod brand;
 pub mod config_json;
 pub mod csv;
@@ -34,6 +35,7 @@ mod stack_text;
 mod tensor_words;
 mod worker;
 
+pub use annotate::{AnnotateError, Findings, Unchanged, annotate};
 pub use brand::Brand;
 pub use destination::file_time;
 pub use error::ExportError;

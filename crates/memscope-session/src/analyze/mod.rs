@@ -3,10 +3,12 @@
 //! [`ANALYSES`] is the one table of them. Each has a module here that gives the report of `memscope-analysis`, which is
 //! numbers, its names, and is two views of it: lines for a person and JSON for a program. All that are asked for share one
 //! pass over a trace ([`Analysts`]).
+pub mod inefficient;
 mod reading;
 
 use std::fmt;
 
+use memscope_analysis::InefficiencySettings;
 use memscope_model::{Outcome, TraceInfo, TraceSink};
 use serde_json::{Value, json};
 
@@ -14,6 +16,7 @@ use crate::settings::Analysis;
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 
+use reading::name_of;
 pub use reading::{AnalyzeError, Analyzed, AnalyzedProcess, analyze};
 
 /// The version of the JSON's shape; it grows when something is renamed, moved or left out.
@@ -60,14 +63,23 @@ impl fmt::Debug for Row {
     }
 }
 
-pub static ANALYSES: [Row; 0] = [];
+pub static ANALYSES: [Row; 1] = [Row {
+    kind: Kind::Inefficient,
+    word: "inefficient",
+    answers: "what is allocated too early, freed too late or idle, by operators",
+    in_report: |analysis| analysis.inefficient,
+    begin: inefficient::begin,
+}];
 
 /// Their words, in the order of the table.
 pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inefficient", "oom"];
 
 /// What the user wants of them beyond their names.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Wishes {}
+pub struct Wishes {
+    /// What counts as inefficient.
+    pub inefficient: InefficiencySettings,
+}
 
 /// An analysis that watches a trace.
 pub trait Running {
