@@ -242,10 +242,10 @@ impl InefficiencyTally {
 
     fn access(&mut self, note: &NoteEvent<'_>, access: &Access<'_>) {
         let Some(accessed) = access.block else { return };
+        self.accesses += 1;
         if !self.live.contains_key(&accessed.block) {
             return;
         }
-        self.accesses += 1;
         let unit = self.units.of(note.at.thread);
         let now = self.mark(note.at.event, unit, accessed.device);
         let Some(block) = self.live.get_mut(&accessed.block) else { return };

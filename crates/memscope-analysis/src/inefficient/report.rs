@@ -35,7 +35,7 @@ pub struct InefficiencyReport {
     pub pools: Vec<InefficientPool>,
     /// Outermost operators.
     pub operators: u64,
-    /// Accesses to blocks whose allocation was seen.
+    /// Accesses to blocks, of whatever size.
     pub accesses: u64,
 }
 

@@ -25,7 +25,7 @@ pub(super) fn annotate(file: &Unchanged, findings: &Findings) -> Result<Annotate
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed())?;
     let mut annotated = Annotated::default();
     for table in tables(&transaction).map_err(failed())? {
-        change(&transaction, &table, findings, &mut annotated).map_err(failed())?;
+        change(&transaction, table, findings, &mut annotated).map_err(failed())?;
     }
     if annotated.changed == 0 {
         return Ok(annotated);

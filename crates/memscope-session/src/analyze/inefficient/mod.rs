@@ -53,7 +53,7 @@ fn lacking(found: &InefficiencyReport) -> Option<&'static str> {
     match found {
         InefficiencyReport { pools, .. } if pools.is_empty() => Some("no allocation of a device's memory is in it"),
         InefficiencyReport { operators: 0, .. } => Some("no operator is in it (OP_LAUNCH rows)"),
-        InefficiencyReport { accesses: 0, .. } => Some("no access to a block that it allocates is in it (ACCESS rows)"),
+        InefficiencyReport { accesses: 0, .. } => Some("no access to a block is in it (ACCESS rows)"),
         _ => None,
     }
 }
