@@ -488,6 +488,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         options: &[
             OptionId::DataFormat,
             OptionId::Stacks,
+            OptionId::Analysis,
             OptionId::Output,
             OptionId::LogLevel,
             OptionId::Verbose,

@@ -146,7 +146,8 @@ fn sub_command(
             let output_dir = draft.output.as_ref().map(std::path::absolute).transpose();
             let output_dir =
                 output_dir.map_err(|error| UsageError::NoWorkingDirectory { reason: error.to_string() })?;
-            let wishes = ExportWishes { format: draft.data_format, stacks: draft.stacks, output_dir };
+            let analysis = draft.analysis_given.then_some(draft.analysis.chosen);
+            let wishes = ExportWishes { format: draft.data_format, stacks: draft.stacks, output_dir, analysis };
             Intent::Export(ExportSettings { directory: directory()?, wishes, brand })
         }
         SubCommand::Info => Intent::Info(InfoSettings { directory: recording(operand()?)?, all: draft.all, brand }),
@@ -184,6 +185,7 @@ struct Draft {
     call_stacks: CallStacks,
     collect_mode: CollectMode,
     analysis: Clearable<Analysis>,
+    analysis_given: bool,
     data_format: Option<Format>,
     stacks: Option<StackForm>,
     watch: Option<Watch>,
@@ -210,6 +212,7 @@ impl Default for Draft {
             call_stacks: CallStacks::default(),
             collect_mode: CollectMode::default(),
             analysis: Clearable { chosen: Analysis::DEFAULT, none_won: false },
+            analysis_given: false,
             data_format: None,
             stacks: None,
             watch: None,
@@ -252,7 +255,10 @@ impl Draft {
             OptionId::Events => self.events = values::events(text)?,
             OptionId::CallStack => self.call_stacks = values::call_stacks(text)?,
             OptionId::CollectMode => self.collect_mode = values::collect_mode(text)?,
-            OptionId::Analysis => self.analysis = values::analysis(text)?,
+            OptionId::Analysis => {
+                self.analysis = values::analysis(text)?;
+                self.analysis_given = true;
+            }
             OptionId::DataFormat => self.data_format = Some(values::data_format(text)?),
             OptionId::Stacks => self.stacks = Some(values::stacks(text)?),
             OptionId::Watch => self.watch = Some(values::watch(text)?),

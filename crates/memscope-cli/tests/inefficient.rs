@@ -182,8 +182,15 @@ fn a_run_that_was_asked_for_it_has_it_in_its_rows() {
     let root = recorded(|spool| training(spool, 4));
     let text = fs::read_to_string(exported(root.path(), "csv")).unwrap();
     assert_eq!((text.matches("inefficient").count(), text.matches(cell).count()), (1, 1), "{text}");
+    // Another one only if its export is.
     let other = recorded(|spool| training(spool, 1));
-    assert!(!fs::read_to_string(exported(other.path(), "csv")).unwrap().contains("inefficient"));
+    let path = exported(other.path(), "csv");
+    assert!(!fs::read_to_string(&path).unwrap().contains("inefficient"));
+    let output = run(&["export", "--analysis=inefficient"], other.path());
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stderr).contains("inefficient memory: 2 findings")
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
 }
 
 #[test]

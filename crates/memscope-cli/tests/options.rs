@@ -460,7 +460,7 @@ fn messages_read_like_this() {
         ),
         (
             &["export", "--steps=1", "/tmp"],
-            "--steps does not belong to 'export'; allowed there: --data-format, --stacks, --output, --log-level, --verbose, --quiet, --help",
+            "--steps does not belong to 'export'; allowed there: --data-format, --stacks, --analysis, --output, --log-level, --verbose, --quiet, --help",
         ),
         (
             &["export", "--format=none", "/tmp"],
@@ -499,7 +499,12 @@ fn sub_commands_and_questions_are_recognised() {
     let Intent::Export(export) = intent(&["export", "/tmp"]) else { panic!() };
     assert_eq!(export.wishes, ExportWishes::default());
     let Intent::Export(export) = intent(&["export", "/tmp", "-o", "/x", "--stacks=inline"]) else { panic!() };
-    let wishes = ExportWishes { format: None, stacks: Some(StackForm::Inline), output_dir: Some(PathBuf::from("/x")) };
+    let wishes = ExportWishes {
+        format: None,
+        stacks: Some(StackForm::Inline),
+        output_dir: Some(PathBuf::from("/x")),
+        analysis: None,
+    };
     assert_eq!(export.wishes, wishes);
     assert!(matches!(intent(&["info", "/tmp"]), Intent::Info(_)));
     assert!(matches!(intent(&["completions", "zsh"]), Intent::Completions(Shell::Zsh)));

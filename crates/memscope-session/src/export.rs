@@ -128,6 +128,8 @@ pub struct ExportWishes {
     pub stacks: Option<StackForm>,
     /// Files go to a directory in it with the name of the process directory; `None`: into the process directory.
     pub output_dir: Option<PathBuf>,
+    /// What the report and the rows are to say; `None`: what the run was asked for.
+    pub analysis: Option<Analysis>,
 }
 
 impl ExportWishes {
@@ -138,6 +140,10 @@ impl ExportWishes {
 
     fn stacks_for(&self, process: &Process) -> Option<StackForm> {
         self.stacks.or_else(|| process.settings().stacks.and_then(StackForm::from_word))
+    }
+
+    fn analysis_for(&self, process: &Process) -> Analysis {
+        self.analysis.unwrap_or_else(|| Analysis::of_recording(&process.settings()))
     }
 
     /// Where the files of the process recorded in `directory` go.
@@ -243,14 +249,11 @@ fn recorded_bytes(directory: &Path) -> u64 {
     files.into_iter().flatten().flatten().filter_map(|file| Some(file.metadata().ok()?.blocks() * UNIT)).sum()
 }
 
-/// What is said in rows of allocations and known only later, of a run that was asked for it: a pass of its own.
-fn annotations_of(process: &mut Process) -> Result<Option<Annotations>, ModelError> {
-    if !Analysis::of_recording(&process.settings()).inefficient {
-        return Ok(None);
-    }
+/// What is said in rows of allocations and known only later: a pass of its own.
+fn inefficient_blocks(process: &mut Process) -> Result<Annotations, ModelError> {
     let mut tally = InefficiencyTally::annotating(InefficiencySettings::default());
     process.run(&mut [&mut tally], &mut |_| {})?;
-    Ok(Some(tally.take_annotations()))
+    Ok(tally.take_annotations())
 }
 
 fn export_one(
@@ -268,8 +271,9 @@ fn export_one(
     let brand = process.settings().brand.and_then(Brand::from_name).unwrap_or_default();
     let dump_events = process.settings().dump.map_or(DumpEvents::ALL, DumpEvents::from_bits);
     let mut symbolizer = Symbolizer::sharing(&shared.symbols);
-    let mut analyses = Analyses::of_recording(&process);
-    let annotations = annotations_of(&mut process)?;
+    let analysis = wishes.analysis_for(&process);
+    let mut analyses = Analyses::of(&process, &analysis);
+    let annotations = if analysis.inefficient { Some(inefficient_blocks(&mut process)?) } else { None };
     let (sampled, sampling_problem) = shared.sampled.process(&process, directory);
     let options = ExportOptions {
         format: wishes.format_for(&process),

@@ -39,7 +39,8 @@ pub fn report_run(
     if let Err(error) = run.end().write(&run.output_dir) {
         printer.note(&format_args!("how the program ended is not kept with the recording: {error}"));
     }
-    let wishes = ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, output_dir: None };
+    let wishes =
+        ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, ..ExportWishes::default() };
     let Some(mut batch) = export_all(&recordings, &wishes, interruption, printer) else {
         return Ok(ReportOutcome::Interrupted);
     };
