@@ -35,7 +35,7 @@ mod stack_text;
 mod tensor_words;
 mod worker;
 
-pub use annotate::{AnnotateError, Findings, Unchanged, annotate};
+pub use annotate::{AnnotateError, BlockFindings, FileAsRead, annotate};
 pub use brand::Brand;
 pub use destination::file_time;
 pub use error::ExportError;

@@ -1,5 +1,5 @@
 //! Results are added to files that are there, and nothing else in them changes.
-use memscope_dump::{AnnotateError, Findings, Unchanged, annotate};
+use memscope_dump::{AnnotateError, BlockFindings, FileAsRead, annotate};
 use memscope_model::{Annotations, BlockId, Inefficiencies};
 use rusqlite::Connection;
 use std::fs;
@@ -43,12 +43,12 @@ fn after() -> String {
         .replace("idleness\"\"]", "idleness\"\"")
 }
 
-fn findings(process: Option<u32>) -> Findings {
+fn findings(process: Option<u32>) -> BlockFindings {
     let mut annotations = Annotations::default();
     for (block, found) in [(1, EARLY), (1, LATE), (2, IDLE), (2, EARLY), (4, IDLE), (99, LATE)] {
         annotations.add_inefficiencies(BlockId(block), found);
     }
-    let mut findings = Findings::default();
+    let mut findings = BlockFindings::default();
     findings.add(process, annotations);
     findings
 }
@@ -76,13 +76,13 @@ fn files(directory: &Path) -> Vec<String> {
 #[test]
 fn a_csv_is_byte_for_byte_as_it_was_but_for_what_was_found() {
     let fixture = csv();
-    let file = Unchanged::begin(&fixture.path).unwrap();
+    let file = FileAsRead::begin(&fixture.path).unwrap();
     assert_eq!(annotate(&file, &findings(None)).unwrap(), 3);
     assert_eq!(fs::read_to_string(&fixture.path).unwrap(), after());
     assert_eq!(fs::metadata(&fixture.path).unwrap().permissions().mode() & 0o777, 0o644);
     assert_eq!(files(fixture.root.path()).len(), 1);
     // A second time there is nothing to add.
-    let file = Unchanged::begin(&fixture.path).unwrap();
+    let file = FileAsRead::begin(&fixture.path).unwrap();
     assert_eq!(annotate(&file, &findings(Some(31))).unwrap(), 0);
     assert_eq!(fs::read_to_string(&fixture.path).unwrap(), after());
 }
@@ -90,7 +90,7 @@ fn a_csv_is_byte_for_byte_as_it_was_but_for_what_was_found() {
 #[test]
 fn rows_of_another_process_are_not_meant() {
     let fixture = csv();
-    let file = Unchanged::begin(&fixture.path).unwrap();
+    let file = FileAsRead::begin(&fixture.path).unwrap();
     assert_eq!(annotate(&file, &findings(Some(32))).unwrap(), 0);
     assert_eq!(fs::read_to_string(&fixture.path).unwrap(), before());
 }
@@ -100,7 +100,7 @@ fn a_link_leads_to_the_file_and_stays_a_link() {
     let fixture = csv();
     let link = fixture.root.path().join("link.csv");
     symlink(&fixture.path, &link).unwrap();
-    assert_eq!(annotate(&Unchanged::begin(&link).unwrap(), &findings(None)).unwrap(), 3);
+    assert_eq!(annotate(&FileAsRead::begin(&link).unwrap(), &findings(None)).unwrap(), 3);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read_to_string(&fixture.path).unwrap(), after());
 }
@@ -108,14 +108,14 @@ fn a_link_leads_to_the_file_and_stays_a_link() {
 #[test]
 fn a_file_that_was_changed_vanished_or_cannot_be_replaced_is_left_alone() {
     let fixture = csv();
-    let file = Unchanged::begin(&fixture.path).unwrap();
+    let file = FileAsRead::begin(&fixture.path).unwrap();
     let more = before() + "\n8,FREE,PTA,N/A,1764753084000000950,31,35,0,0x2000,\"{allocation_id:2}\",,,\n";
     fs::write(&fixture.path, &more).unwrap();
     let error = annotate(&file, &findings(None)).unwrap_err();
     assert!(matches!(error, AnnotateError::Changed { .. }), "{error}");
     assert_eq!(fs::read_to_string(&fixture.path).unwrap(), more);
     // Nothing can be made beside it.
-    let file = Unchanged::begin(&fixture.path).unwrap();
+    let file = FileAsRead::begin(&fixture.path).unwrap();
     let partial = fixture.root.path().join(".memscope_dump_20251203091122.csv.partial");
     fs::create_dir_all(partial.join("in the way")).unwrap();
     let error = annotate(&file, &findings(None)).unwrap_err().to_string();
@@ -124,7 +124,7 @@ fn a_file_that_was_changed_vanished_or_cannot_be_replaced_is_left_alone() {
     fs::remove_file(&fixture.path).unwrap();
     let error = annotate(&file, &findings(None)).unwrap_err().to_string();
     assert!(error.contains("No such file"), "{error}");
-    assert!(Unchanged::begin(&fixture.path).is_err());
+    assert!(FileAsRead::begin(&fixture.path).is_err());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_file_whose_blocks_have_no_numbers_is_refused() {
     let text = "ID,Event,Event Type,Name,Timestamp(us),Process Id,Thread Id,Device Id,Ptr,Attr\n\
                 2,MALLOC,HAL,N/A,1001,7,7,0,20616577024,\"{addr:20616577024,size:1024}\"\n";
     fs::write(&path, text).unwrap();
-    let error = annotate(&Unchanged::begin(&path).unwrap(), &findings(None)).unwrap_err();
+    let error = annotate(&FileAsRead::begin(&path).unwrap(), &findings(None)).unwrap_err();
     assert!(matches!(error, AnnotateError::NoNumbers { .. }), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
 }
@@ -183,7 +183,7 @@ fn a_database_has_the_same_rows_and_tables_but_for_what_was_found() {
     let path = root.path().join("memscope_dump_1.db");
     drop(database(&path));
     let before = contents(&path);
-    assert_eq!(annotate(&Unchanged::begin(&path).unwrap(), &findings(None)).unwrap(), 2);
+    assert_eq!(annotate(&FileAsRead::begin(&path).unwrap(), &findings(None)).unwrap(), 2);
     let after = contents(&path);
     let changed: Vec<usize> = (0..before.len()).filter(|at| before[*at] != after[*at]).collect();
     assert_eq!((changed, before.len()), (vec![0, 2], after.len()));
@@ -199,7 +199,7 @@ fn a_database_has_the_same_rows_and_tables_but_for_what_was_found() {
     );
     assert_eq!(attributes(3), r#"{"allocation_id":"2","inefficient_type":"early_allocation,temporary_idleness"}"#);
     assert_eq!(files(root.path()), ["memscope_dump_1.db"]);
-    assert_eq!(annotate(&Unchanged::begin(&path).unwrap(), &findings(None)).unwrap(), 0);
+    assert_eq!(annotate(&FileAsRead::begin(&path).unwrap(), &findings(None)).unwrap(), 0);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_database_that_another_program_writes_to_is_left_alone() {
     let path = root.path().join("memscope_dump_1.db");
     drop(database(&path));
     let before = contents(&path);
-    let file = Unchanged::begin(&path).unwrap();
+    let file = FileAsRead::begin(&path).unwrap();
     let writer = Connection::open(&path).unwrap();
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = annotate(&file, &findings(None)).unwrap_err();

@@ -1,6 +1,6 @@
 //! A csv with something added to some of its rows.
 use super::attribute::{block_of, insertion};
-use super::{AnnotateError, Annotated, Findings, Unchanged};
+use super::{AnnotateError, Annotated, BlockFindings, FileAsRead};
 use crate::csv::read::{CsvRows, RawRow, raw_cell};
 use crate::destination::PartialFile;
 use crate::read::attributes::Attributes;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
 const BUFFER: usize = 1 << 18;
 
-pub(super) fn annotate(file: &Unchanged, findings: &Findings) -> Result<Annotated, AnnotateError> {
+pub(super) fn annotate(file: &FileAsRead, findings: &BlockFindings) -> Result<Annotated, AnnotateError> {
     let path = &file.path;
     let failed = || AnnotateError::write(path);
     let old = fs::metadata(path).map_err(failed())?;
@@ -32,7 +32,7 @@ pub(super) fn annotate(file: &Unchanged, findings: &Findings) -> Result<Annotate
     Ok(annotated)
 }
 
-fn copy(file: &Unchanged, findings: &Findings, out: &mut impl Write) -> Result<Annotated, AnnotateError> {
+fn copy(file: &FileAsRead, findings: &BlockFindings, out: &mut impl Write) -> Result<Annotated, AnnotateError> {
     let path = &file.path;
     let (mut rows, header) = CsvRows::open_raw(path)?;
     out.write_all(&header).map_err(AnnotateError::write(path))?;

@@ -67,12 +67,12 @@ impl AnnotateError {
 
 /// What was found of the blocks of a file.
 #[derive(Clone, Debug, Default)]
-pub struct Findings {
+pub struct BlockFindings {
     /// By process; `None` where all rows are taken to be of one.
     of_processes: Vec<(Option<u32>, Annotations)>,
 }
 
-impl Findings {
+impl BlockFindings {
     pub fn add(&mut self, process: Option<u32>, annotations: Annotations) {
         self.of_processes.push((process, annotations));
     }
@@ -90,7 +90,7 @@ impl Findings {
 
 /// A file at one moment: whether it is still the same can be told later.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unchanged {
+pub struct FileAsRead {
     path: PathBuf,
     device: u64,
     inode: u64,
@@ -98,18 +98,18 @@ pub struct Unchanged {
     modified: (i64, i64),
 }
 
-impl Unchanged {
+impl FileAsRead {
     /// Fails if the file cannot be written.
-    pub fn begin(path: &Path) -> Result<Unchanged, AnnotateError> {
+    pub fn begin(path: &Path) -> Result<FileAsRead, AnnotateError> {
         let path = fs::canonicalize(path).map_err(ReadError::io(path))?;
         // A file that is replaced need not be writable itself, but whoever made it read-only did not mean it to be changed.
         OpenOptions::new().append(true).open(&path).map_err(AnnotateError::write(&path))?;
-        Unchanged::of(path)
+        FileAsRead::of(path)
     }
 
-    fn of(path: PathBuf) -> Result<Unchanged, AnnotateError> {
+    fn of(path: PathBuf) -> Result<FileAsRead, AnnotateError> {
         let file = fs::metadata(&path).map_err(AnnotateError::write(&path))?;
-        Ok(Unchanged {
+        Ok(FileAsRead {
             device: file.dev(),
             inode: file.ino(),
             length: file.len(),
@@ -119,15 +119,15 @@ impl Unchanged {
     }
 
     fn check(&self) -> Result<(), AnnotateError> {
-        match Unchanged::of(self.path.clone())? == *self {
+        match FileAsRead::of(self.path.clone())? == *self {
             true => Ok(()),
             false => Err(AnnotateError::Changed { path: self.path.clone() }),
         }
     }
 }
 
-/// Writes what was found into the file, which must be as it was when [`Unchanged`] was made; says how many rows changed.
-pub fn annotate(file: &Unchanged, findings: &Findings) -> Result<u64, AnnotateError> {
+/// Writes what was found into the file, which must be as it was when [`FileAsRead`] was made; says how many rows changed.
+pub fn annotate(file: &FileAsRead, findings: &BlockFindings) -> Result<u64, AnnotateError> {
     file.check()?;
     if findings.is_empty() {
         return Ok(0);

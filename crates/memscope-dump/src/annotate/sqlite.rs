@@ -1,6 +1,6 @@
 //! A database with something added to some of its rows, in one transaction.
 use super::attribute::{block_of, insertion};
-use super::{AnnotateError, Annotated, Findings, Unchanged};
+use super::{AnnotateError, Annotated, BlockFindings, FileAsRead};
 use crate::Brand;
 use crate::read::attributes::Attributes;
 use crate::read::cells::Cell;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How long to wait for a program that writes to the file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub(super) fn annotate(file: &Unchanged, findings: &Findings) -> Result<Annotated, AnnotateError> {
+pub(super) fn annotate(file: &FileAsRead, findings: &BlockFindings) -> Result<Annotated, AnnotateError> {
     let path = &file.path;
     let failed = || AnnotateError::database(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -53,7 +53,7 @@ fn tables(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<&'static str>> 
 fn change(
     transaction: &Transaction<'_>,
     table: &str,
-    findings: &Findings,
+    findings: &BlockFindings,
     annotated: &mut Annotated,
 ) -> rusqlite::Result<()> {
     let [event, process, attributes] = [1, 5, 9].map(|place: usize| COLUMNS[place]);

@@ -4,7 +4,7 @@ use crate::analyze::{AnalyzedProcess, Ended, Kind, Lacking, Wishes, name_of};
 use crate::usage_error::quoted;
 use crate::views::merged::Naming;
 use memscope_analysis::InefficiencyTally;
-use memscope_dump::{AnnotateError, Findings, Source, Sources, Unchanged, annotate, file_sources};
+use memscope_dump::{AnnotateError, BlockFindings, FileAsRead, Source, Sources, annotate, file_sources};
 use memscope_model::ModelError;
 use memscope_symbols::{Symbolizer, Symbols};
 use std::path::{Path, PathBuf};
@@ -40,13 +40,13 @@ pub fn check_inefficient(path: &Path, wishes: &Wishes, progress: &mut dyn FnMut(
     if path.is_dir() {
         return Err(CheckError::Directory(path.to_owned()));
     }
-    let file = Unchanged::begin(path)?;
+    let file = FileAsRead::begin(path)?;
     let Sources { found, mut unreadable } = file_sources(path, &[]);
     if let Some((_, error)) = unreadable.pop() {
         return Err(error.into());
     }
     let number = found.len();
-    let (symbols, mut findings, mut processes) = (Symbols::default(), Findings::default(), Vec::new());
+    let (symbols, mut findings, mut processes) = (Symbols::default(), BlockFindings::default(), Vec::new());
     for (place, Source { path, mut trace }) in found.into_iter().enumerate() {
         let tally = InefficiencyTally::annotating(wishes.inefficient);
         let mut search = Search::new(tally, wishes.inefficient);

@@ -1,6 +1,8 @@
 //! Memory that is held for nothing, by name: the line that allocates it too early, frees it too late or leaves it idle.
 mod check;
 mod lines;
+#[cfg(test)]
+mod tests;
 
 use super::{Detail, Ended, Lacking, Report, Running, Wishes};
 use crate::views::layout::Layout;
