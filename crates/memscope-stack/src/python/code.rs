@@ -193,17 +193,17 @@ impl KnownCode {
     /// A code object must be at its address, live or in its destructor.
     #[inline(always)]
     pub(super) unsafe fn is_still_there(&mut self, layout: &Layout, witness: &mut Witness<'_>) -> bool {
-        if layout.code_version.is_none() && self.seen == witness.now && witness.now != DeathCount::UNKNOWN {
-            return true;
-        }
         if layout.code_version.is_some() {
             // SAFETY: passed on.
             return unsafe { self.fingerprint.is_of(layout, self.address, &mut witness.file) };
         }
+        let nothing_died = self.seen == witness.now && witness.now != DeathCount::UNKNOWN;
         // SAFETY: passed on.
-        unsafe { self.is_there_after_deaths(layout, witness) }
+        nothing_died || unsafe { self.is_there_after_deaths(layout, witness) }
     }
 
+    /// The same where something died, or deaths are not counted.
+    ///
     /// # Safety
     /// As for [`KnownCode::is_still_there`].
     #[inline(never)]
