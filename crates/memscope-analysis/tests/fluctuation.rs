@@ -256,13 +256,17 @@ fn deeds() -> impl Strategy<Value = Vec<(u64, Deed)>> {
     proptest::collection::vec((prop_oneof![Just(1u64), 1u64..100_000], deed), 1..150)
 }
 
+/// Blocks by address: size and stack.
+type Live = BTreeMap<u64, (u64, u32)>;
+/// Time, bytes in use, reserved, and the blocks, after an event.
+type After = (u64, u64, Option<u64>, Live);
+
 /// A pool, remembered in full.
 #[derive(Clone, Default)]
 struct Remembered {
-    live: BTreeMap<u64, (u64, u32)>,
+    live: Live,
     reserved: Option<u64>,
-    /// Time, bytes in use, reserved, and the blocks, after each event.
-    history: Vec<(u64, u64, Option<u64>, BTreeMap<u64, (u64, u32)>)>,
+    history: Vec<After>,
 }
 
 impl Remembered {
@@ -371,7 +375,7 @@ proptest! {
         stacks.sort_unstable();
         prop_assert_eq!(stacks, shares);
 
-        let unused = |(_, used, reserved, _): &(u64, u64, Option<u64>, _)| reserved.map(|all| all.saturating_sub(*used));
+        let unused = |(_, used, reserved, _): &After| reserved.map(|all| all.saturating_sub(*used));
         let worst = pool.history.iter().filter_map(unused).max();
         prop_assert_eq!(found.worst.map(|worst| worst.unused()), worst);
 
