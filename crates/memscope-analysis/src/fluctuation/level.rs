@@ -102,20 +102,19 @@ impl PoolLevel {
 
     /// A block begins or ends.
     #[inline]
-    pub(super) fn change(&mut self, event: &BlockEvent, holder: usize) {
-        let size = event.block.size;
-        let by_stack = self.by_stack.changing(event.block.made.stack.0 as usize, &self.peaks);
-        let by_holder = self.by_holder.changing(holder, &self.peaks);
-        for held in [by_stack, by_holder, &mut self.used] {
-            match event.action {
-                Action::Malloc => held.add(size),
-                Action::Free => held.remove(size),
-            }
-        }
+    pub(super) fn change(&mut self, event: &BlockEvent) {
+        book(&mut self.used, event);
         self.reserved = event.reserved.or(self.reserved);
         self.since = event.at.time;
         self.step = event.at.step;
         self.is_replacing = event.synthetic && event.action == Action::Free;
+    }
+
+    /// The same for who made the block and who holds it.
+    #[inline]
+    pub(super) fn hand_over(&mut self, event: &BlockEvent, holder: usize) {
+        book(self.by_stack.changing(event.block.made.stack.0 as usize, &self.peaks), event);
+        book(self.by_holder.changing(holder, &self.peaks), event);
     }
 
     /// The time chosen begins: what was before does not count.
@@ -162,5 +161,13 @@ impl PoolLevel {
             owners: holders.named(self.by_holder.at(0, self.peaks[0])),
             stacks,
         })
+    }
+}
+
+#[inline]
+fn book(held: &mut Held, event: &BlockEvent) {
+    match event.action {
+        Action::Malloc => held.add(event.block.size),
+        Action::Free => held.remove(event.block.size),
     }
 }

@@ -28,11 +28,17 @@ pub struct Fluctuation {
     /// After the newest event.
     chosen: bool,
     last_time: TimestampNs,
+    without_holders: bool,
 }
 
 impl Fluctuation {
     pub fn new() -> Fluctuation {
         Fluctuation::default()
+    }
+
+    /// For whoever has no use for who held memory at the peak.
+    pub fn without_holders() -> Fluctuation {
+        Fluctuation { without_holders: true, ..Fluctuation::default() }
     }
 
     /// What all events came to.
@@ -136,12 +142,14 @@ impl Fluctuation {
         }
         let is_new = event.at.time != self.last_time;
         let index = self.index(event);
-        let holder = self.holders.number(event.block.owner, event.block.origin, state.owners);
         let level = &mut self.pools[index];
         if self.chosen && !level.is_between(event, is_new) {
             level.lasted(event.at.time, &self.bins);
         }
-        level.change(event, holder);
+        if !self.without_holders {
+            level.hand_over(event, self.holders.number(event.block.owner, event.block.origin, state.owners));
+        }
+        level.change(event);
     }
 
     #[inline]
