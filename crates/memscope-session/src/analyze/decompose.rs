@@ -9,7 +9,7 @@ use crate::views::reading::{At, known_steps};
 use memscope_analysis::{
     Decomposition, DecompositionReport, DeviceDecomposition, DeviceMoment, OwnerNode, PointInTime, PoolDecomposition,
 };
-use memscope_model::{TimestampNs, TraceSink};
+use memscope_model::{TimestampNs, TraceInfo, TraceSink};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -37,10 +37,15 @@ impl Running for Decomposing {
         if report.devices.is_empty() {
             return Err(super::no_memory());
         }
-        if asked.is_some() && report.devices.iter().all(|device| device.asked.is_none()) {
-            return Err(never_came(at, ended.outcome.steps.count()));
+        let steps = ended.outcome.steps.count();
+        let came = match at {
+            At::Step(number) => number <= steps,
+            _ => asked.is_none() || report.devices.iter().any(|device| device.asked.is_some()),
+        };
+        if !came {
+            return Err(never_came(at, steps));
         }
-        Ok(Box::new(DecomposeView::new(&report, at, ended.info.start)))
+        Ok(Box::new(DecomposeView::new(&report, at, ended.info)))
     }
 }
 
@@ -57,6 +62,8 @@ fn never_came(at: At, steps: u32) -> Lacking {
 /// The report with words; times are nanoseconds since the recording began.
 #[derive(Debug, Serialize)]
 struct DecomposeView {
+    #[serde(skip)]
+    pid: u32,
     devices: Vec<DeviceView>,
 }
 
@@ -104,7 +111,8 @@ struct StepView {
 }
 
 impl DecomposeView {
-    fn new(report: &DecompositionReport, at: At, start: TimestampNs) -> DecomposeView {
+    fn new(report: &DecompositionReport, at: At, info: &TraceInfo) -> DecomposeView {
+        let start = info.start;
         let device = |device: &DeviceDecomposition| DeviceView {
             device: device.device.to_string(),
             label: device_label(device.device),
@@ -120,7 +128,7 @@ impl DecomposeView {
                 })
                 .collect(),
         };
-        DecomposeView { devices: report.devices.iter().map(device).collect() }
+        DecomposeView { pid: info.pid, devices: report.devices.iter().map(device).collect() }
     }
 }
 
@@ -129,7 +137,9 @@ impl MomentView {
         let after_ns = moment.time.since(start);
         let described = match (at, moment.step) {
             (At::After(_), _) => at.describe(),
-            (At::Peak, Some(step)) => format!("{} (after {:.3} s, in step {step})", at.describe(), after_ns as f64 / 1e9),
+            (At::Peak, Some(step)) => {
+                format!("{} (after {:.3} s, in step {step})", at.describe(), after_ns as f64 / 1e9)
+            }
             _ => format!("{} (after {:.3} s)", at.describe(), after_ns as f64 / 1e9),
         };
         MomentView {
@@ -142,8 +152,8 @@ impl MomentView {
         }
     }
 
-    fn lines(&self, device: &str, layout: &Layout) -> Vec<String> {
-        let title = format!("decomposition of {device} {}:", self.described);
+    fn lines(&self, (pid, device): (u32, &str), layout: &Layout) -> Vec<String> {
+        let title = format!("decomposition of process {pid}, {device} {}:", self.described);
         let mut lines = vec![layout.emphasised(&layout.fit(&title), Emphasis::Heading)];
         if self.pools.is_empty() {
             lines.push("  nothing was in use".to_owned());
@@ -225,10 +235,13 @@ impl DeviceView {
         };
         let cells = |texts: Vec<String>| texts.iter().map(|text| format!("{text:>12}")).collect::<String>();
         let heads = cells(told.iter().map(|step| format!("step {}", step.step)).collect());
-        let mut lines = vec![layout.emphasised(&layout.fit(&title), Emphasis::Heading), layout.fit(&heads).into_owned()];
+        let mut lines =
+            vec![layout.emphasised(&layout.fit(&title), Emphasis::Heading), layout.fit(&heads).into_owned()];
         for ((pool, owner), values) in rows.iter().take(ROWS) {
             let values = cells(values.iter().map(|value| bytes(*value)).collect());
-            lines.push(layout.fit(&format!("{values}  {pool} {}", printable(owner))).into_owned());
+            // A pool's own name need not be said twice.
+            let whose = if owner.starts_with(pool) { owner.clone() } else { format!("{pool} {owner}") };
+            lines.push(layout.fit(&format!("{values}  {}", printable(&whose))).into_owned());
         }
         if rows.len() > ROWS {
             lines.push(format!("{:>12} more, in --json", rows.len() - ROWS));
@@ -258,8 +271,8 @@ impl Report for DecomposeView {
         let mut lines = Vec::new();
         for device in &self.devices {
             match &device.at {
-                Some(asked) => lines.extend(asked.lines(&device.label, layout)),
-                None => lines.extend(device.peak.iter().flat_map(|peak| peak.lines(&device.label, layout))),
+                Some(asked) => lines.extend(asked.lines((self.pid, &device.label), layout)),
+                None => lines.extend(device.peak.iter().flat_map(|peak| peak.lines((self.pid, &device.label), layout))),
             }
             if detail == Detail::Full {
                 lines.extend(device.step_lines(layout));

@@ -8,7 +8,7 @@ use crate::views::reading::pool_label;
 use memscope_analysis::{
     Basis, Bin, Fluctuation, FluctuationReport, Gap, Held, Peak, PoolFluctuation, Reserve, StepUse,
 };
-use memscope_model::{Device, Pool, STEP_TEXT, TimestampNs, TraceSink};
+use memscope_model::{Device, Pool, STEP_TEXT, TimestampNs, TraceInfo, TraceSink};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -29,13 +29,15 @@ impl Running for Fluctuation {
         if report.pools.is_empty() {
             return Err(super::no_memory());
         }
-        Ok(Box::new(FluctuationView::new(&report, ended.info.start, naming)))
+        Ok(Box::new(FluctuationView::new(&report, ended.info, naming)))
     }
 }
 
 /// The report with names; times are nanoseconds since the recording began.
 #[derive(Debug, Serialize)]
 struct FluctuationView {
+    #[serde(skip)]
+    pid: u32,
     /// `steps` or `time`: what the gaps are of.
     basis: &'static str,
     /// How many steps began.
@@ -72,14 +74,27 @@ struct GapView {
     after_ns: Option<u64>,
 }
 
+impl GapView {
+    /// There is a difference at all.
+    fn is_one(&self) -> bool {
+        self.min_bytes < self.max_bytes
+    }
+}
+
 /// What steps, from the second on, ended with against what they began with.
 #[derive(Debug, Serialize)]
 struct BalanceView {
     steps: u64,
     grown: u64,
     shrunk: u64,
-    /// The step that grew most, and by how much.
-    most_grown: Option<(u32, u64)>,
+    most_grown: Option<GrownView>,
+}
+
+#[derive(Debug, Serialize)]
+struct GrownView {
+    step: u32,
+    /// By how much.
+    bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -111,7 +126,7 @@ struct StepView {
     most_unused_bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 struct BinView {
     min_bytes: u64,
     max_bytes: u64,
@@ -120,7 +135,8 @@ struct BinView {
 }
 
 impl FluctuationView {
-    fn new(report: &FluctuationReport, start: TimestampNs, naming: &mut Naming<'_>) -> FluctuationView {
+    fn new(report: &FluctuationReport, info: &TraceInfo, naming: &mut Naming<'_>) -> FluctuationView {
+        let start = info.start;
         let bins_after_ns = report.bins_from.since(start);
         let gap = |gap: &Gap| {
             let (step, after_ns) = match report.basis {
@@ -143,6 +159,7 @@ impl FluctuationView {
             over_time: pool.bins.iter().map(|bin| bin.as_ref().map(BinView::new)).collect(),
         };
         FluctuationView {
+            pid: info.pid,
             basis: match report.basis {
                 Basis::Steps => "steps",
                 Basis::Time => "time",
@@ -161,14 +178,17 @@ impl FluctuationView {
     /// What the gaps are of.
     fn heading(&self) -> String {
         if self.is_of_steps() {
-            return "fluctuation within steps, from the second on:".to_owned();
+            return format!("fluctuation within steps of process {}, from the second on:", self.pid);
         }
         let piece = self.bin_ns as f64 / 1e6;
         let why = match self.steps {
-            0 => format!("no steps (mstx ranges \"{STEP_TEXT}\", or calls of step())"),
-            _ => "no second step that ended".to_owned(),
+            0 => format!("there are no steps (mstx ranges \"{STEP_TEXT}\", or calls of step())"),
+            _ => "no second step ended".to_owned(),
         };
-        format!("fluctuation within pieces of {piece:.3} ms, without the first and the last, because there is {why}:")
+        format!(
+            "fluctuation of process {} within pieces of {piece:.3} ms, without the first and the last, because {why}:",
+            self.pid
+        )
     }
 }
 
@@ -185,7 +205,7 @@ fn balance(steps: &[StepUse]) -> Option<BalanceView> {
         steps: settled().count() as u64,
         grown: grown().count() as u64,
         shrunk: settled().filter(|used| used.end < used.begin).count() as u64,
-        most_grown: most.map(|used| (used.number, used.end - used.begin)),
+        most_grown: most.map(|used| GrownView { step: used.number, bytes: used.end - used.begin }),
     })
 }
 
@@ -283,18 +303,20 @@ impl PoolView {
             row([name, &format!("{:.4}", gap.ratio), &format!("{megabytes:.4}"), &place])
         };
         let place = if is_of_steps { "StepId" } else { "After(s)" };
-        vec![
-            row(["", "MinAlloc/MaxAlloc(%)", "MinAllocMem(MB)", place]),
-            of("MinGap", min),
-            of("MaxGap", max),
-        ]
+        vec![row(["", "MinAlloc/MaxAlloc(%)", "MinAllocMem(MB)", place]), of("MinGap", min), of("MaxGap", max)]
     }
 
     fn balance_line(&self) -> Option<String> {
         let BalanceView { steps, grown, shrunk, most_grown } = self.balance.as_ref()?;
-        let most = most_grown.map_or_else(String::new, |(step, by)| format!(" (step {step} by most, {})", bytes(by)));
+        let most = most_grown
+            .as_ref()
+            .map_or_else(String::new, |grown| format!(" (step {} by most, {})", grown.step, bytes(grown.bytes)));
         let of = counted(*steps, "step", "steps");
-        Some(format!("  of {of}, {} ended with more than they began with{most}, {} with less", count(*grown), count(*shrunk)))
+        Some(format!(
+            "  of {of}, {} ended with more than they began with{most}, {} with less",
+            count(*grown),
+            count(*shrunk)
+        ))
     }
 
     fn lines(&self, view: &FluctuationView, layout: &Layout) -> Vec<String> {
@@ -327,10 +349,15 @@ impl PoolView {
         }
         let together = self.over_time.len().div_ceil(ROWS);
         let mut lines = vec!["  over time:".to_owned()];
+        let mut before = None;
         for (number, bins) in self.over_time.chunks(together).enumerate() {
             let mut seen = bins.iter().flatten();
             let Some(first) = seen.next() else { continue };
-            let merged = seen.fold(first.with(first), |merged, bin| merged.with(bin));
+            let merged = seen.fold(*first, |merged, bin| merged.with(bin));
+            // What stays as it was needs no row.
+            if before.replace(merged) == Some(merged) {
+                continue;
+            }
             let after = view.bins_after_ns + (number * together) as u64 * view.bin_ns;
             let reserved = merged.reserved_bytes.map_or_else(String::new, |reserved| {
                 format!("; up to {} reserved, {} unused", bytes(reserved), bytes(merged.most_unused_bytes))
@@ -361,7 +388,8 @@ impl Report for FluctuationView {
             }
             Detail::Brief if !self.is_of_steps() => Vec::new(),
             Detail::Brief => {
-                let told = self.pools.iter().filter(|pool| pool.min_gap.is_some());
+                // What stays level is no news.
+                let told = self.pools.iter().filter(|pool| pool.min_gap.as_ref().is_some_and(GapView::is_one));
                 let tables = told.flat_map(|pool| {
                     let title = layout.fit(&format!("{}:", pool.label)).into_owned();
                     std::iter::once(title).chain(pool.table(true))
