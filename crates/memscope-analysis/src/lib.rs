@@ -9,9 +9,11 @@
 //! What it is not: it formats nothing and knows no file.
 #![forbid(unsafe_code)]
 
+mod compare;
 mod main_program;
 mod point_in_time;
 mod usage;
 
+pub use compare::{Aligned, Alignment, Launch, LaunchKind, LaunchTally, Launches, Levels, Run};
 pub use point_in_time::PointInTime;
 pub use usage::{Held, Holdings, PoolTally, StackUsage, UsageTally};
