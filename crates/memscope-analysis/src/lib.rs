@@ -14,6 +14,6 @@ mod main_program;
 mod point_in_time;
 mod usage;
 
-pub use compare::{Aligned, Alignment, Launch, LaunchKind, LaunchTally, Launches, Levels, Run};
+pub use compare::{Aligned, Alignment, Launch, LaunchKind, LaunchTally, Launches, Levels, OwnerTally, Run};
 pub use point_in_time::PointInTime;
 pub use usage::{Held, Holdings, PoolTally, StackUsage, UsageTally};

@@ -3,8 +3,10 @@ use crate::csv::write::push_plain;
 use crate::destination::{DUMP_MODE, PartialFile, create_directories};
 use crate::digits::push_decimal;
 use crate::error::ExportError;
-use crate::rows::{DeviceId, Event, NOT_APPLICABLE};
+use crate::event_rows::device_id;
+use crate::rows::{Event, NOT_APPLICABLE};
 use jiff::Zoned;
+use memscope_model::Device;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +23,7 @@ const CHUNK: usize = 1 << 20;
 pub struct ComparisonRow<'r> {
     pub event: Event,
     pub name: &'r str,
-    pub device: DeviceId,
+    pub device: Device,
     /// Change of memory in the base; `None` if it has no such launch.
     pub base: Option<i64>,
     pub compared: Option<i64>,
@@ -75,7 +77,7 @@ fn push_row(out: &mut Vec<u8>, row: &ComparisonRow<'_>) {
     out.push(b',');
     push_plain(out, row.name);
     out.push(b',');
-    row.device.push_text(out);
+    device_id(row.device).push_text(out);
     for change in [row.base, row.compared, Some(row.difference())] {
         out.push(b',');
         match change {
@@ -110,7 +112,7 @@ mod tests {
         let row = |name, base, compared| ComparisonRow {
             event: Event::OpLaunch,
             name,
-            device: DeviceId::Npu(3),
+            device: Device::Npu(3),
             base,
             compared,
         };
@@ -134,9 +136,8 @@ mod tests {
     #[test]
     fn no_comparison_takes_the_place_of_another() {
         let output = tempfile::tempdir().unwrap();
-        let names: Vec<PathBuf> = (0..3)
-            .map(|_| write_comparison(output.path(), &now(), std::iter::empty()).unwrap())
-            .collect();
+        let names: Vec<PathBuf> =
+            (0..3).map(|_| write_comparison(output.path(), &now(), std::iter::empty()).unwrap()).collect();
         let ends: Vec<String> =
             names.iter().map(|name| name.to_string_lossy().rsplit_once('_').unwrap().1.to_owned()).collect();
         assert_eq!(ends, ["20251203091159.csv", "20251203091200.csv", "20251203091201.csv"]);
