@@ -10,6 +10,7 @@
 //! What it is not: it formats nothing and knows no file.
 #![forbid(unsafe_code)]
 
+mod compare;
 mod decomposition;
 mod fluctuation;
 mod held;
@@ -20,6 +21,7 @@ mod step_watch;
 mod time_bins;
 mod usage;
 
+pub use compare::{Aligned, Alignment, Launch, LaunchKind, LaunchTally, Launches, Levels, OwnerTally, Run};
 pub use decomposition::{
     Decomposition, DecompositionReport, DeviceDecomposition, DeviceMoment, OwnerLevel, OwnerNode, PoolDecomposition,
     StepDecomposition,
