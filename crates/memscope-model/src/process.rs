@@ -1,4 +1,5 @@
 //! One recorded process.
+use crate::refusals::Refusals;
 use crate::replay::Replay;
 use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
 use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, Stacks, State, TraceEvent};
@@ -49,6 +50,11 @@ impl Process {
     /// What the recorder was told.
     pub fn settings(&self) -> RecordSettings<'_> {
         self.spool.process().settings()
+    }
+
+    /// How many blocks the lists at refusals can name, which no record of its own tells.
+    pub fn most_listed_blocks(&self) -> u64 {
+        Refusals::new(&self.settings()).most_listed(self.recorded_bytes())
     }
 
     /// How much was recorded, known without reading it: bytes of records.

@@ -40,7 +40,7 @@ pub struct ProcessReport {
     pub pools: Vec<PoolReport>,
     /// Of what the pools' holders are called.
     pub names: Names,
-    /// The first allocations the driver refused.
+    /// The first allocations that were refused.
     pub refusals: Vec<Refusal>,
     pub files: Vec<PathBuf>,
     /// Which files could not be written, and why.
@@ -80,8 +80,8 @@ pub struct Refusal {
     pub function: &'static str,
     /// Since the recording began.
     pub after_ns: u64,
-    /// What the driver had given to the process on that device.
-    pub driver_bytes: u64,
+    /// What the process had of that device, from the driver or of the host.
+    pub used_bytes: u64,
     /// `None` if no stacks were recorded.
     pub place: Option<String>,
 }
@@ -301,7 +301,7 @@ fn refusal(refused: &OutOfMemory, start: TimestampNs, roll: Option<&mut Roll<'_>
         bytes: refused.size,
         function: refused.call.name(),
         after_ns: refused.time.since(start),
-        driver_bytes: refused.driver_bytes,
+        used_bytes: refused.used_bytes,
         place: roll.map(|roll| roll.place(refused.stack)),
     }
 }

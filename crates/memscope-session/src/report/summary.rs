@@ -297,7 +297,7 @@ fn refusal_line(refusal: &Refusal) -> String {
         bytes(refusal.bytes),
         refusal.after_ns as f64 / 1e9,
         refusal.function,
-        bytes(refusal.driver_bytes),
+        bytes(refusal.used_bytes),
     )
 }
 
