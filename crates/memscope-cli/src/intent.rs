@@ -5,6 +5,7 @@ use memscope_session::brand::Brand;
 use memscope_session::export::ExportWishes;
 use memscope_session::settings::Settings;
 
+use crate::analyze_settings::AnalyzeSettings;
 use crate::options::SubCommand;
 use crate::view_settings::ViewSettings;
 
@@ -18,6 +19,7 @@ pub enum Intent {
     Compare(CompareSettings),
     Export(ExportSettings),
     Info(InfoSettings),
+    Analyze(AnalyzeSettings),
     View(ViewSettings),
     Completions(Shell),
     ManPage,

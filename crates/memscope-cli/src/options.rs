@@ -1,5 +1,6 @@
 //! The one table of options and sub-commands. Parser, help, man page and completions read it; nothing else spells an
 //! option's name.
+use memscope_session::analyze::ANALYSIS_WORDS;
 use memscope_session::settings::{FORMAT_CHOICES, FORMAT_HELP, FORMAT_WORDS};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +34,7 @@ pub enum OptionId {
     Chart,
     Svg,
     Json,
+    FailOn,
     File,
     All,
 }
@@ -369,6 +371,17 @@ pub static VIEW_OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec { id: OptionId::Json, names: &["json"], shorts: &[], value: None, help: "Print JSON" },
     OptionSpec {
+        id: OptionId::FailOn,
+        names: &["fail-on"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "LIST",
+            allowed: "names of analyses, separated by commas, e.g. leaks,oom",
+            offer: Offer::Words(ANALYSIS_WORDS),
+        }),
+        help: "End with status 1 if one of these finds something, e.g. --fail-on=leaks,oom",
+    },
+    OptionSpec {
         id: OptionId::File,
         names: &["output"],
         shorts: &['o'],
@@ -381,6 +394,7 @@ pub static VIEW_OPTIONS: &[OptionSpec] = &[
 pub enum SubCommand {
     Export,
     Info,
+    Analyze,
     Top,
     Tree,
     Flamegraph,
@@ -406,6 +420,7 @@ impl SubCommandSpec {
     pub fn most_operands(&self) -> usize {
         match self.id {
             SubCommand::Diff => 2,
+            SubCommand::Analyze => usize::MAX,
             _ => usize::from(self.operand.is_some()),
         }
     }
@@ -452,6 +467,25 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         options: &[OptionId::All, OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help],
         hidden: false,
         help: "Say what an earlier run recorded, or what dump files say",
+    },
+    SubCommandSpec {
+        id: SubCommand::Analyze,
+        name: "analyze",
+        operand: Some((
+            "DIR",
+            "directories of recordings, or csv or db files, and then the analyses wanted, if not all: leaks, fluctuation, \
+             decompose, inefficient, oom",
+        )),
+        options: &[
+            OptionId::Json,
+            OptionId::FailOn,
+            OptionId::LogLevel,
+            OptionId::Verbose,
+            OptionId::Quiet,
+            OptionId::Help,
+        ],
+        hidden: false,
+        help: "Find leaks, fluctuation, memory held for nothing and what ran out in an earlier run",
     },
     SubCommandSpec {
         id: SubCommand::Top,

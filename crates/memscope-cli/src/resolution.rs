@@ -11,6 +11,7 @@ use memscope_session::settings::{
 use memscope_session::usage_error::{UsageError, quoted};
 use memscope_session::views::reading::holds_recording;
 
+use crate::analyze_settings::AnalyzeDraft;
 use crate::args::{CommandLine, GivenOption, ProgramWords, Words, split_long};
 use crate::intent::{CompareSettings, ExportSettings, InfoSettings, Intent, Shell};
 use crate::options::{self, OptionId, SUB_COMMANDS, SubCommand, SubCommandSpec};
@@ -108,6 +109,16 @@ fn sub_command(
     if operands.len() > most {
         return Err(wrong(format!("{} is too much", quoted(&operands[most]))));
     }
+    if spec.id == SubCommand::Analyze {
+        let settings = draft.analyze.settings(operands, draft.view.json());
+        if settings.paths.is_empty() {
+            return Err(wrong(String::from("none was given")));
+        }
+        if let Some(missing) = settings.paths.iter().find(|path| !path.exists()) {
+            return Err(wrong(format!("{} does not exist", quoted(missing))));
+        }
+        return Ok(Intent::Analyze(settings));
+    }
     let second = operands.get(1).cloned();
     operands.truncate(1);
     let operand = operands.pop();
@@ -150,6 +161,7 @@ fn sub_command(
             _ => return Err(wrong(format!("{} was given", quoted(operand()?)))),
         }),
         SubCommand::ManPage => Intent::ManPage,
+        SubCommand::Analyze => unreachable!("was told apart above"),
     })
 }
 
@@ -180,6 +192,7 @@ struct Draft {
     all: bool,
     inputs: Option<(PathBuf, PathBuf)>,
     view: ViewDraft,
+    analyze: AnalyzeDraft,
 }
 
 impl Default for Draft {
@@ -205,6 +218,7 @@ impl Default for Draft {
             all: false,
             inputs: None,
             view: ViewDraft::default(),
+            analyze: AnalyzeDraft::default(),
         }
     }
 }
@@ -255,6 +269,7 @@ impl Draft {
             | OptionId::Chart
             | OptionId::Svg
             | OptionId::Json => self.view.apply(id, text)?,
+            OptionId::FailOn => self.analyze.apply(id, text)?,
         }
         Ok(())
     }

@@ -68,6 +68,10 @@ impl ViewDraft {
         Ok(())
     }
 
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
     pub(crate) fn settings(
         &self,
         command: SubCommand,

@@ -296,6 +296,8 @@ impl Ledger {
         outcome.pools = state::Books::pools(&self.books);
         outcome.live = self.state().live_blocks();
         outcome.steps = self.steps.clone();
+        outcome.names = self.names.clone();
+        outcome.owners = self.owners.clone();
         outcome.damage = self.damage.clone();
         outcome
     }

@@ -1,6 +1,6 @@
 //! What a replay came to.
 use crate::facts::{Damage, NothingChosen, Problem, Stopped};
-use crate::{Block, Device, KernelCounts, Pool, RefusedCall, StackId, Steps, TimestampNs};
+use crate::{Block, Device, KernelCounts, Names, Owners, Pool, RefusedCall, StackId, Steps, TimestampNs};
 
 /// The sums of a whole replay, or of its part up to where a sink broke off.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +57,9 @@ pub struct Outcome {
     pub reserved_space: u64,
     pub peak_reserved_space: u64,
     pub steps: Steps,
+    /// What the numbers of names and owners in events stand for.
+    pub names: Names,
+    pub owners: Owners,
     /// One entry for each pool of a device asked for that had an event, in their order.
     pub pools: Vec<PoolUsage>,
     pub(crate) live: Vec<Block>,

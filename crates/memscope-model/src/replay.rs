@@ -683,6 +683,8 @@ impl Replay {
             reserved_space: 0,
             peak_reserved_space: 0,
             steps: delivery.steps.clone(),
+            names: self.names.clone(),
+            owners: delivery.owners.clone(),
             pools: state::Books::pools(&books.view()),
             live: books.live_after(BlockId(0)),
         };

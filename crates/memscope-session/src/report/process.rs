@@ -2,6 +2,8 @@
 use super::analyses::Analyses;
 use super::holders::{Holders, Largest, Rank, Roll};
 use super::own_allocator;
+use crate::analyze::{Conclusion, Ended};
+use crate::views::merged::Naming;
 use crate::views::names::Names;
 use crate::{program_end, windows_home};
 use memscope_analysis::{Held, PointInTime, PoolTally, UsageTally};
@@ -42,6 +44,8 @@ pub struct ProcessReport {
     pub names: Names,
     /// The first allocations that were refused.
     pub refusals: Vec<Refusal>,
+    /// Of the analyses that the run was asked for.
+    pub conclusions: Vec<Conclusion>,
     pub files: Vec<PathBuf>,
     /// Which files could not be written, and why.
     pub unwritten: Vec<String>,
@@ -139,14 +143,14 @@ impl ProcessReport {
         let mut process = Process::open(directory)?;
         let mut analyses = Analyses::of_recording(&process);
         let outcome = process.run(&mut analyses.sinks(), progress)?;
-        Ok(ProcessReport::new(&process, directory, outcome, &analyses, symbolizer, largest))
+        Ok(ProcessReport::new(&process, directory, outcome, analyses, symbolizer, largest))
     }
 
     pub fn new(
         process: &Process,
         directory: &Path,
         mut outcome: Outcome,
-        analyses: &Analyses,
+        analyses: Analyses,
         symbolizer: &mut Symbolizer,
         largest: &Largest,
     ) -> ProcessReport {
@@ -155,6 +159,8 @@ impl ProcessReport {
         let stacks_recorded = settings.has_stacks();
         let stacks = stacks_recorded.then(|| process.stacks());
         let contents = Contents::new(&analyses.usage, &outcome, info.start, stacks, symbolizer, largest);
+        let ended = Ended { info: &TraceSource::info(process), outcome: &outcome };
+        let conclusions = analyses.asked_for.finish(&ended, &mut Naming::new(process.stacks(), symbolizer));
         let mut notes = notes_of(info, directory, settings.has_python_stacks());
         if settings.cpu == Some(true) {
             notes.extend(own_allocator::note(&info.executable, &outcome));
@@ -176,6 +182,7 @@ impl ProcessReport {
             pools: contents.pools,
             names: contents.names,
             refusals: contents.refusals,
+            conclusions,
             files: Vec::new(),
             unwritten: Vec::new(),
         }
@@ -186,14 +193,17 @@ impl ProcessReport {
         trace: &dyn TraceSource,
         path: &Path,
         mut outcome: Outcome,
-        analyses: &Analyses,
+        analyses: Analyses,
         symbolizer: &mut Symbolizer,
         largest: &Largest,
     ) -> ProcessReport {
-        let TraceInfo { pid, start, .. } = trace.info();
+        let info = trace.info();
+        let TraceInfo { pid, start, .. } = info;
         let stacks_recorded = !trace.stacks().is_empty();
         let stacks = stacks_recorded.then(|| trace.stacks());
         let contents = Contents::new(&analyses.usage, &outcome, start, stacks, symbolizer, largest);
+        let ended = Ended { info: &info, outcome: &outcome };
+        let conclusions = analyses.asked_for.finish(&ended, &mut Naming::new(trace.stacks(), symbolizer));
         outcome.forget_live_blocks();
         ProcessReport {
             directory: path.to_owned(),
@@ -211,6 +221,7 @@ impl ProcessReport {
             pools: contents.pools,
             names: contents.names,
             refusals: contents.refusals,
+            conclusions,
             files: Vec::new(),
             unwritten: Vec::new(),
         }

@@ -33,6 +33,9 @@ pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
     if let Some(largest) = by_peak.first() {
         lines.extend(tables::of_process(largest, &Layout::stderr(PREFIX)));
     }
+    for report in by_peak.iter().take(PROCESSES_SHOWN) {
+        lines.extend(tables::of_analyses(report, &Layout::stderr(PREFIX)));
+    }
     let files: Vec<&Path> = by_peak.iter().flat_map(|report| &report.files).map(|file| file.as_path()).collect();
     match files.len() {
         0 => {}
@@ -59,14 +62,16 @@ pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
         lines.extend(rest_line(&by_peak, output));
         lines.extend(unrecorded_lines(&unrecorded));
         lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &Layout::stdout())));
+        let told = by_peak.iter().take(PROCESSES_SHOWN);
+        lines.extend(told.flat_map(|report| tables::of_analyses(report, &Layout::stdout())));
         return lines;
     }
     for report in &batch.reports {
         lines.extend(process_lines(report));
         lines.push(directory_line(report));
-        lines.extend(
-            tables::of_process(report, &Layout::stdout().narrower(2)).into_iter().map(|line| format!("  {line}")),
-        );
+        let layout = Layout::stdout().narrower(2);
+        let tables = [tables::of_process(report, &layout), tables::of_analyses(report, &layout)];
+        lines.extend(tables.iter().flatten().map(|line| format!("  {line}")));
     }
     lines.extend(unrecorded_lines(&unrecorded));
     lines
