@@ -2,6 +2,7 @@
 //!
 //! [`UsageTally`] is a [`memscope_model::TraceSink`]: it says where the memory was at the peak, where it is at the end, and
 //! where it was at other moments ([`PointInTime`]), by call stack, in a single pass and constant time an event.
+//! [`oom::OomWatch`] says what was going on when memory ran out.
 //!
 //! The caller's duties: give it all events of one process, in the order of the trace; stacks are numbers of that
 //! process, spelled by its [`memscope_model::Stacks`].
@@ -10,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod main_program;
+pub mod oom;
 mod point_in_time;
 mod usage;
 

@@ -2,7 +2,7 @@
 use crate::refusals::Refusals;
 use crate::replay::Replay;
 use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
-use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, Stacks, State, TraceEvent};
+use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, ProcessState, Stacks, State, TraceEvent};
 use memscope_format::decode::Spool;
 use memscope_format::layout;
 use memscope_format::settings::RecordSettings;
@@ -92,7 +92,13 @@ impl Process {
 impl TraceSource for Process {
     fn info(&self) -> TraceInfo {
         let info = self.spool.process();
-        TraceInfo { pid: info.pid, command: info.command.clone(), start: info.start }
+        TraceInfo {
+            pid: info.pid,
+            command: info.command.clone(),
+            start: info.start,
+            run_id: info.run_id,
+            exited: Some(info.state == ProcessState::Ended),
+        }
     }
 
     fn step(&mut self, sinks: &mut [&mut dyn TraceSink]) -> Result<Status, ModelError> {

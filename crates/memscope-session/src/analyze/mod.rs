@@ -3,13 +3,17 @@
 //! [`ANALYSES`] is the one table of them. Each has a module here that gives the report of `memscope-analysis`, which is
 //! numbers, its names, and is two views of it: lines for a person and JSON for a program. All that are asked for share one
 //! pass over a trace ([`Analysts`]).
+pub mod oom;
 mod reading;
 
 use std::fmt;
+use std::num::NonZeroU16;
+use std::path::Path;
 
 use memscope_model::{Outcome, TraceInfo, TraceSink};
 use serde_json::{Value, json};
 
+use crate::keeper::oom_kills::{self, OomKill};
 use crate::settings::Analysis;
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
@@ -60,14 +64,24 @@ impl fmt::Debug for Row {
     }
 }
 
-pub static ANALYSES: [Row; 0] = [];
+pub static ANALYSES: [Row; 1] = [Row {
+    kind: Kind::Oom,
+    word: "oom",
+    answers: "what was going on when memory ran out",
+    // Always: nobody knows beforehand.
+    in_report: |_| true,
+    begin: oom::begin,
+}];
 
 /// Their words, in the order of the table.
 pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inefficient", "oom"];
 
 /// What the user wants of them beyond their names.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Wishes {}
+pub struct Wishes {
+    /// Of an out of memory: how many blocks and call sites are listed; `None` if nobody asked.
+    pub oom_listed: Option<NonZeroU16>,
+}
 
 /// An analysis that watches a trace.
 pub trait Running {
@@ -83,6 +97,20 @@ pub trait Running {
 pub struct Ended<'e> {
     pub info: &'e TraceInfo,
     pub outcome: &'e Outcome,
+    /// The kernel killed the process for want of memory, as far as can be told.
+    pub oom_kill: Option<OomKill>,
+}
+
+impl<'e> Ended<'e> {
+    /// `path` is where the trace was read from: what the command noted of the run is beside it.
+    pub fn new(info: &'e TraceInfo, outcome: &'e Outcome, path: &Path) -> Ended<'e> {
+        let oom_kill = (info.run_id != 0 && info.exited == Some(false)).then(|| {
+            // A name such as `.` has no parent to read from.
+            let directory = path.canonicalize().ok()?;
+            oom_kills::of_process(directory.parent()?, info.run_id, info.pid, true)
+        });
+        Ended { info, outcome, oom_kill: oom_kill.flatten() }
+    }
 }
 
 /// What came of an analysis: plain data with names, and its two views.
