@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use crate::brand::Brand;
-use memscope_format::settings::{analysis, event, level};
+use memscope_format::settings::{RecordSettings, analysis, event, level};
 use values::Watch;
 
 pub use memscope_dump::format::{FORMAT_CHOICES, FORMAT_HELP, FORMAT_WORDS};
@@ -172,6 +172,18 @@ pub struct Analysis {
 impl Analysis {
     pub const NONE: Self = Self { leaks: false, decompose: false, inefficient: false, oom: None };
     pub const DEFAULT: Self = Self { leaks: true, ..Self::NONE };
+
+    /// What a run was asked for.
+    pub fn of_recording(settings: &RecordSettings<'_>) -> Self {
+        let Some(bits) = settings.analysis else { return Self::DEFAULT };
+        let holders = settings.oom_holders.and_then(NonZeroU16::new);
+        Self {
+            leaks: bits & analysis::LEAKS != 0,
+            decompose: bits & analysis::DECOMPOSE != 0,
+            inefficient: bits & analysis::INEFFICIENT != 0,
+            oom: holders.filter(|_| bits & analysis::OUT_OF_MEMORY != 0),
+        }
+    }
 
     /// As recordings have them.
     pub fn bits(self) -> u8 {
