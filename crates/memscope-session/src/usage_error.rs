@@ -38,6 +38,12 @@ pub enum UsageError {
     NothingToExport { command: &'static str, formats: String },
     #[error("--compare needs --input; allowed: {allowed}")]
     CompareWithoutInput { allowed: &'static str },
+    #[error(
+        "--compare needs two inputs, but --input names one; write --input=BASE,COMPARE, or --steps=BASE,COMPARE for two steps of it"
+    )]
+    CompareWithOneInput,
+    #[error("--compare takes at most two steps, but --steps names {given}; write --steps=BASE,COMPARE")]
+    CompareSteps { given: usize },
     #[error("the working directory cannot be found ({reason}); give an absolute --output")]
     NoWorkingDirectory { reason: String },
 }
