@@ -480,6 +480,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
              decompose, inefficient, oom",
         )),
         options: &[
+            OptionId::At,
             OptionId::Json,
             OptionId::FailOn,
             OptionId::LogLevel,

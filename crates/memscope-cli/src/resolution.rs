@@ -104,12 +104,18 @@ fn sub_command(
     }
     let expected = spec.operand.map_or("nothing after it", |(_, what)| what).to_owned();
     let wrong = |given: String| UsageError::BadOperands { command: spec.name, expected: expected.clone(), given };
+    let wrong_use = |wrong_use: WrongUse| match wrong_use {
+        WrongUse::NothingToCompare => wrong(String::from("only one was given")),
+        WrongUse::OnlyDiffTakesTwo { option } => UsageError::OnlyDiffTakesTwo { option, command: spec.name },
+        WrongUse::TotalIsNoMoment => UsageError::TotalIsNoMoment { command: spec.name },
+    };
     let most = spec.most_operands();
     if operands.len() > most {
         return Err(wrong(format!("{} is too much", quoted(&operands[most]))));
     }
     if spec.id == SubCommand::Analyze {
-        let settings = draft.analyze.settings(operands, draft.view.json());
+        let mut settings = draft.analyze.settings(operands, draft.view.json());
+        settings.wishes.at = draft.view.moment().map_err(wrong_use)?;
         if settings.paths.is_empty() {
             return Err(wrong(String::from("none was given")));
         }
@@ -148,10 +154,7 @@ fn sub_command(
         SubCommand::Top | SubCommand::Tree | SubCommand::Flamegraph | SubCommand::Diff => {
             let second = second.map(recording).transpose()?;
             let view = draft.view.settings(spec.id, recording(operand()?)?, second);
-            Intent::View(view.map_err(|wrong_use| match wrong_use {
-                WrongUse::NothingToCompare => wrong(String::from("only one was given")),
-                WrongUse::OnlyDiffTakesTwo { option } => UsageError::OnlyDiffTakesTwo { option, command: spec.name },
-            })?)
+            Intent::View(view.map_err(wrong_use)?)
         }
         SubCommand::Completions => Intent::Completions(match operand()?.to_str() {
             Some("bash") => Shell::Bash,

@@ -344,7 +344,6 @@ fn after_dashes_nothing_is_touched() {
 fn options_without_effect_yet_are_admitted_once() {
     for (option, part) in [
         ("--watch=a,b", "--watch"),
-        ("--analysis=decompose", "decompose"),
         ("--analysis=inefficient", "inefficient"),
         ("--analysis=oom:5", "oom"),
         ("--events=alloc,traceback", "traceback"),

@@ -26,6 +26,10 @@ pub enum UsageError {
     ViewOption { option: String, commands: String },
     #[error("{option} takes two values in 'diff' only, not in '{command}'")]
     OnlyDiffTakesTwo { option: &'static str, command: &'static str },
+    #[error(
+        "--at=total is no moment, and '{command}' needs one: peak, end, main, step:N or a time such as 12.5 or 800ms"
+    )]
+    TotalIsNoMoment { command: &'static str },
     #[error("no program to run; write: {command} [options] bash user.sh, or {command} [options] -- program arguments")]
     NoProgram { command: &'static str },
     #[error(
