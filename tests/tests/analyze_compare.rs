@@ -200,19 +200,21 @@ impl Dump {
 fn files_of_the_existing_tool_are_compared_with_their_stacks_and_in_any_order() {
     let workshop = Workshop::new();
     let mut base = Dump::new();
-    base.operator("ATB_START", "Linear").memory("MALLOC", 1, 512, "PTA@weight").operator("ATB_START", "Add");
+    base.operator("ATB_START", "Linear")
+        .memory("MALLOC", 1, 512, "PTA@weight")
+        .operator("ATEN_START", "aten::add.Tensor");
     base.memory("MALLOC", 2, 100, "PTA")
-        .operator("ATB_END", "Add")
+        .operator("ATEN_END", "aten::add.Tensor")
         .memory("FREE", 2, 100, "PTA")
         .operator("ATB_END", "Linear");
     base.operator("ATB_START", "\"Gone, \"\"quoted\"\"\"").operator("ATB_END", "\"Gone, \"\"quoted\"\"\"");
     let mut other = Dump::new();
     // Without its start, which was before the step.
-    other.operator("ATB_END", "Early").operator("ATB_START", "Linear").memory("MALLOC", 7, 4096, "PTA@weight");
+    other.operator("ATEN_END", "aten::early").operator("ATB_START", "Linear").memory("MALLOC", 7, 4096, "PTA@weight");
     other
-        .operator("ATB_START", "Add")
+        .operator("ATEN_START", "aten::add.Tensor")
         .memory("MALLOC", 8, 100, "PTA")
-        .operator("ATB_END", "Add")
+        .operator("ATEN_END", "aten::add.Tensor")
         .operator("ATB_END", "Linear");
     let (file, directory) = (workshop.path("base.csv"), workshop.path("other"));
     base.write(&file, |at, _| at);
@@ -226,8 +228,8 @@ fn files_of_the_existing_tool_are_compared_with_their_stacks_and_in_any_order() 
         assert_eq!(
             found.rows,
             [
-                "OP_LAUNCH,Early,0,N/A,0,0",
-                "OP_LAUNCH,Add,0,100,100,0",
+                "OP_LAUNCH,aten::early,0,N/A,0,0",
+                "OP_LAUNCH,aten::add.Tensor,0,100,100,0",
                 "OP_LAUNCH,Linear,0,512,4196,3684",
                 "OP_LAUNCH,\"Gone, \"\"quoted\"\"\",0,0,N/A,0"
             ]

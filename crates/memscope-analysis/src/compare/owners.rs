@@ -1,6 +1,7 @@
 //! Who owned the memory of a pool at a moment.
+use crate::held::Held;
 use crate::point_in_time::PointInTime;
-use crate::usage::{Held, UsageTally};
+use crate::usage::UsageTally;
 use memscope_model::{Device, OwnerId, Pool, StackId, State, TraceEvent, TraceSink};
 use std::ops::ControlFlow;
 
