@@ -345,7 +345,6 @@ fn options_without_effect_yet_are_admitted_once() {
     for (option, part) in [
         ("--watch=a,b", "--watch"),
         ("--analysis=inefficient", "inefficient"),
-        ("--analysis=oom:5", "oom"),
         ("--events=alloc,traceback", "traceback"),
     ] {
         let (_, notes) = run(&[option, "prog"]);

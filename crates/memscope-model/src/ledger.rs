@@ -1,6 +1,7 @@
 //! Books for traces that are not read from a spool: whoever reads a file says what happened, in the order of time, and the
 //! ledger keeps account and gives the events to the sinks.
-use crate::outcome::PoolUsage;
+use crate::outcome::{PoolUsage, lowest_pool};
+use crate::refusals::KEPT_REFUSALS;
 use crate::state;
 use crate::trace::Fan;
 use crate::{
@@ -88,9 +89,6 @@ struct Share {
     bytes: u64,
     peak_bytes: u64,
 }
-
-/// A program may ask again and again; the first refusals tell the story.
-const KEPT_REFUSALS: usize = 1000;
 
 #[derive(Debug, Default)]
 struct LedgerBooks {
@@ -276,7 +274,7 @@ impl Ledger {
     fn refuse(&mut self, now: Circumstances, device: Device, call: RefusedCall, size: u64) {
         self.outcome.refusals += 1;
         if self.outcome.out_of_memory.len() < KEPT_REFUSALS {
-            let driver = state::Books::pool(&self.books, device, Pool::Hal);
+            let lowest = state::Books::pool(&self.books, device, lowest_pool(device));
             self.outcome.out_of_memory.push(OutOfMemory {
                 time: now.time,
                 thread: now.thread,
@@ -284,7 +282,7 @@ impl Ledger {
                 call,
                 size,
                 stack: now.stack,
-                driver_bytes: driver.map_or(0, |usage| usage.live_bytes),
+                used_bytes: lowest.map_or(0, |usage| usage.live_bytes),
             });
         }
     }

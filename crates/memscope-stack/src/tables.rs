@@ -133,6 +133,14 @@ impl<E: Keyed, const FIRST: usize, const LAST: usize> Table<E, FIRST, LAST> {
         found.map(|mut entry| Lookup::New(unsafe { entry.as_mut() }))
     }
 
+    /// Takes its first memory, if there is any.
+    #[cold]
+    pub(crate) fn prepare(&mut self) {
+        if self.entries.is_none() {
+            self.grow();
+        }
+    }
+
     pub(crate) fn forget(&mut self) {
         if let Some(entries) = self.entries {
             // SAFETY: the table is `mask + 1` entries long, and zero bytes are empty ones.

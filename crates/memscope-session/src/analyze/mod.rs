@@ -5,14 +5,18 @@
 //! pass over a trace ([`Analysts`]).
 mod decompose;
 mod fluctuation;
+pub mod oom;
 mod reading;
 mod shares;
 
 use std::fmt;
+use std::num::NonZeroU16;
+use std::path::Path;
 
 use memscope_model::{Outcome, TimestampNs, TraceInfo, TraceSink};
 use serde_json::{Value, json};
 
+use crate::keeper::oom_kills::{self, OomKill};
 use crate::settings::Analysis;
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
@@ -64,7 +68,7 @@ impl fmt::Debug for Row {
     }
 }
 
-pub static ANALYSES: [Row; 2] = [
+pub static ANALYSES: [Row; 3] = [
     Row {
         kind: Kind::Fluctuation,
         word: "fluctuation",
@@ -80,6 +84,14 @@ pub static ANALYSES: [Row; 2] = [
         in_report: |analysis| analysis.decompose,
         begin: decompose::begin,
     },
+    Row {
+        kind: Kind::Oom,
+        word: "oom",
+        answers: "what was going on when memory ran out",
+        // Always: nobody knows beforehand.
+        in_report: |_| true,
+        begin: oom::begin,
+    },
 ];
 
 /// Their words, in the order of the table.
@@ -94,6 +106,8 @@ pub struct Wishes {
     pub recording_start: TimestampNs,
     /// How much will be told of it.
     pub detail: Detail,
+    /// Of an out of memory: how many blocks and call sites are listed; `None` if nobody asked.
+    pub oom_listed: Option<NonZeroU16>,
 }
 
 /// An analysis that watches a trace.
@@ -110,6 +124,20 @@ pub trait Running {
 pub struct Ended<'e> {
     pub info: &'e TraceInfo,
     pub outcome: &'e Outcome,
+    /// The kernel killed the process for want of memory, as far as can be told.
+    pub oom_kill: Option<OomKill>,
+}
+
+impl<'e> Ended<'e> {
+    /// `path` is where the trace was read from: what the command noted of the run is beside it.
+    pub fn new(info: &'e TraceInfo, outcome: &'e Outcome, path: &Path) -> Ended<'e> {
+        let oom_kill = (info.run_id != 0 && info.exited == Some(false)).then(|| {
+            // A name such as `.` has no parent to read from.
+            let directory = path.canonicalize().ok()?;
+            oom_kills::of_process(directory.parent()?, info.run_id, info.pid, true)
+        });
+        Ended { info, outcome, oom_kill: oom_kill.flatten() }
+    }
 }
 
 /// What came of an analysis: plain data with names, and its two views.

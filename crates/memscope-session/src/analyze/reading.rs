@@ -102,7 +102,7 @@ fn one(
     if info.command.is_empty() {
         info.command = name_of(&path);
     }
-    let conclusions = analysts.finish(&Ended { info: &info, outcome: &outcome }, &mut naming);
+    let conclusions = analysts.finish(&Ended::new(&info, &outcome, &path), &mut naming);
     Ok(AnalyzedProcess { info, path, conclusions })
 }
 

@@ -12,7 +12,7 @@ use super::{
 const FULL_WIDTH_COMMA: char = '，';
 const DEFAULT_DEPTH: u16 = 50;
 const MAX_DEPTH: u16 = 1000;
-const DEFAULT_OOM_HOLDERS: u16 = 10;
+pub const DEFAULT_OOM_HOLDERS: u16 = 10;
 const MAX_OOM_HOLDERS: u16 = 1000;
 const MAX_NPU: u32 = 31;
 const MAX_OPERATOR_NAME: usize = 254;

@@ -309,7 +309,7 @@ mod tests {
 
     fn view(stacks: &[(&[&str], u64, u64)]) -> View {
         let (profile, names) = profile(stacks);
-        let info = TraceInfo { pid: 1, command: "prog".to_owned(), start: TimestampNs::default() };
+        let info = TraceInfo { pid: 1, command: "prog".to_owned(), ..TraceInfo::default() };
         let (device, pool, at) = (Device::Cpu, Pool::Host, At::Peak);
         View { info, device, pool, at, after_ns: 0, profile, names, stackless: false }
     }
