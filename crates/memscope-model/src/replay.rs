@@ -1,5 +1,6 @@
 //! Merging the lanes of a spool by time.
 mod atb;
+mod aten;
 mod kernels;
 mod refused;
 
@@ -11,7 +12,7 @@ use crate::facts::{Damage, Problem, Stopped};
 use crate::host_books::HostBooks;
 use crate::kernel_books::{KernelBooks, TaskId};
 use crate::lane::Lane;
-use crate::operators::OpenOperators;
+use crate::operators::{OpenAtbOperator, OpenAtenOperator, OpenOperators};
 use crate::ranges::{OpenRanges, ThreadDevices};
 use crate::refusals::Refusals;
 use crate::selection::Gate;
@@ -50,7 +51,8 @@ pub(crate) struct Replay {
     thread_devices: ThreadDevices,
     ranges: OpenRanges,
     kernels: KernelBooks,
-    operators: OpenOperators,
+    operators: OpenOperators<OpenAtbOperator>,
+    aten_operators: OpenOperators<OpenAtenOperator>,
     problems: Vec<Problem>,
     damage: Vec<Damage>,
     unknown_records: u64,
@@ -161,6 +163,7 @@ impl Replay {
             ranges: OpenRanges::default(),
             kernels: KernelBooks::default(),
             operators: OpenOperators::default(),
+            aten_operators: OpenOperators::default(),
             problems: Vec::new(),
             damage: spool.damage().iter().cloned().map(Damage::Spool).collect(),
             unknown_records: 0,
@@ -583,6 +586,9 @@ impl Replay {
             | EventKind::AtbOperatorEnd { .. }
             | EventKind::AtbKernel { .. }
             | EventKind::Access { .. } => self.enter_atb(now, kind, lane, sink),
+            EventKind::AtenOperatorStart { .. } | EventKind::AtenOperatorEnd { .. } | EventKind::AtenAccess { .. } => {
+                self.enter_aten(now, kind, lane, sink)
+            }
         }
     }
 
