@@ -136,7 +136,7 @@ impl EventType {
         self.0
     }
 
-    const NOT_OF_POOLS: [EventType; 22] = [
+    const NOT_OF_POOLS: [EventType; 24] = [
         EventType::KERNEL_LAUNCH,
         EventType::KERNEL_EXECUTE_START,
         EventType::KERNEL_EXECUTE_END,
