@@ -345,7 +345,6 @@ fn options_without_effect_yet_are_admitted_once() {
         ("--watch=a,b", "--watch"),
         ("--analysis=decompose", "decompose"),
         ("--analysis=inefficient", "inefficient"),
-        ("--analysis=oom:5", "oom"),
         ("--events=alloc,traceback", "traceback"),
     ] {
         let (_, notes) = run(&[option, "prog"]);
