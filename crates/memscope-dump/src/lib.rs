@@ -15,6 +15,7 @@
 
 mod annotate;
 pub mod brand;
+mod comparison;
 pub mod config_json;
 pub mod csv;
 mod destination;
@@ -37,6 +38,7 @@ mod worker;
 
 pub use annotate::{AnnotateError, BlockFindings, FileAsRead, annotate};
 pub use brand::Brand;
+pub use comparison::{ComparisonRow, write_comparison};
 pub use destination::file_time;
 pub use error::ExportError;
 pub use export::{CONFIG_FILE, DumpEvents, ExportOptions, Exported, SampledUsage, UsageLookup, export_process};

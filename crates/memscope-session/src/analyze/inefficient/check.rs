@@ -58,7 +58,7 @@ pub fn check_inefficient(path: &Path, wishes: &Wishes, progress: &mut dyn FnMut(
         if info.command.is_empty() {
             info.command = name_of(&path);
         }
-        let (conclusion, annotations) = search.conclude(&Ended { info: &info, outcome: &outcome }, &mut naming);
+        let (conclusion, annotations) = search.conclude(&Ended::new(&info, &outcome, &path), &mut naming);
         findings.add((number > 1).then_some(info.pid), annotations);
         processes.push(AnalyzedProcess { info, path, conclusions: vec![(Kind::Inefficient, conclusion)] });
     }

@@ -46,16 +46,7 @@ fn build(choices: &[Choice], spool: &mut SpoolBuilder) {
                 // Mostly one device.
                 let device = u32::from(choice % 32 == 1);
                 live.push((space, address));
-                spool.device_alloc(
-                    lane,
-                    ticks,
-                    space,
-                    choice as u32 % 2,
-                    address,
-                    choice % 5000 + 1,
-                    0,
-                    choice as u32 % 3,
-                );
+                spool.device_alloc(lane, ticks, space, device, address, choice % 5000 + 1, 0, choice as u32 % 3);
             }
             7 if !live.is_empty() => {
                 let (space, address) = live.swap_remove(choice as usize % live.len());
@@ -91,7 +82,8 @@ fn export(directory: &Path, format: Format, annotations: Option<&Annotations>) -
 }
 
 fn wishes() -> Wishes {
-    Wishes { inefficient: InefficiencySettings { idle_threshold: 2, ..InefficiencySettings::default() } }
+    let inefficient = InefficiencySettings { idle_threshold: 2, ..InefficiencySettings::default() };
+    Wishes { inefficient, ..Wishes::default() }
 }
 
 fn report(path: &Path) -> Result<Value, Lacking> {
