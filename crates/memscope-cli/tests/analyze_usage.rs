@@ -104,6 +104,7 @@ fn fluctuation_is_told_pool_by_pool_as_users_know_it() {
             "      20.0 MiB  60.6%       1 block  /me/train.py: load < /me/train.py: <module>",
             "      13.0 MiB  39.4%      3 blocks  /me/train.py: step < /me/train.py: <module>",
             "  most unused: 20.0 MiB after 1.000 s: 64.0 MiB reserved, 44.0 MiB (68.8%) of it unused",
+            "  most unused within a step, from the second on: 44.0 MiB, in step 2",
             "  (how large a single request would still have fitted is not known: pools do not tell how their free memory is cut)",
             "  over time:",
             "  from      0.805 s         0 B to   20.0 MiB in use; up to 64.0 MiB reserved, 44.0 MiB unused",

@@ -181,7 +181,8 @@ impl LaunchTally {
     }
 
     /// By device. Devices on which nothing was launched are left out.
-    pub fn finish(self) -> Vec<Launches> {
+    pub fn finish(mut self) -> Vec<Launches> {
+        self.name_the_only_device();
         let mut devices: Vec<Launches> = self
             .devices
             .into_iter()
@@ -206,6 +207,22 @@ impl LaunchTally {
             .collect();
         devices.sort_unstable_by_key(|launches| launches.device);
         devices
+    }
+
+    /// Where a process uses one device, launches that do not say theirs are on that one.
+    fn name_the_only_device(&mut self) {
+        let known: Vec<&DeviceTally> =
+            self.devices.iter().filter(|tally| matches!(tally.device, Device::Npu(_))).collect();
+        if let [only] = known[..]
+            && only.launches.is_empty()
+        {
+            let device = only.device;
+            self.devices.retain(|tally| tally.device != device);
+            self.devices
+                .iter_mut()
+                .filter(|tally| tally.device == Device::Unknown)
+                .for_each(|tally| tally.device = device);
+        }
     }
 
     fn device(&mut self, device: Device) -> &mut DeviceTally {
@@ -291,6 +308,7 @@ impl TraceSink for LaunchTally {
                 NoteKind::AtbOperator { phase, operator } => {
                     self.operator(note, phase, operator.name.map(|name| name.id));
                 }
+                NoteKind::AtenOperator { phase, name } => self.operator(note, phase, name.map(|name| name.id)),
                 NoteKind::Kernel { phase: KernelPhase::Launch, name, .. } if self.levels.kernels => {
                     self.kernel(note, name.map(|name| name.id));
                 }

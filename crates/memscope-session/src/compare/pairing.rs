@@ -25,7 +25,7 @@ pub(super) fn pair(base: Vec<ProcessSide>, compared: Vec<ProcessSide>) -> Pairin
     let has_command = |one: &ProcessSide, other: &ProcessSide| one.process.info.command == other.process.info.command;
     let has_devices = |one: &ProcessSide, other: &ProcessSide| devices(one) == devices(other);
     let both = |one: &ProcessSide, other: &ProcessSide| has_command(one, other) && has_devices(one, other);
-    let (pairs, (base, compared)) =
+    let Matched { pairs, base, compared } =
         matched(base, compared, &[&is_same, &both, &has_devices, &has_command, &|_, _| true]);
     let mut pairing = Pairing { pairs: Vec::new(), left_over: LeftOver::default() };
     let LeftOver { base: base_left, compared: compared_left } = &mut pairing.left_over;
@@ -37,10 +37,10 @@ pub(super) fn pair(base: Vec<ProcessSide>, compared: Vec<ProcessSide>) -> Pairin
     for (base, compared) in pairs {
         let (base_process, compared_process) = (base.process, compared.process);
         let is_same = |one: &DeviceSide, other: &DeviceSide| one.device == other.device;
-        let (devices, (base, compared)) = matched(base.devices, compared.devices, &[&is_same, &|_, _| true]);
+        let Matched { pairs, base, compared } = matched(base.devices, compared.devices, &[&is_same, &|_, _| true]);
         base_left.extend(base.iter().map(|side| Subject::of(&base_process, side.device)));
         compared_left.extend(compared.iter().map(|side| Subject::of(&compared_process, side.device)));
-        pairing.pairs.extend(devices.into_iter().map(|(base, compared)| Pair {
+        pairing.pairs.extend(pairs.into_iter().map(|(base, compared)| Pair {
             names: (base_process.clone(), compared_process.clone()),
             base,
             compared,
@@ -52,8 +52,15 @@ pub(super) fn pair(base: Vec<ProcessSide>, compared: Vec<ProcessSide>) -> Pairin
 /// Whether two things may be a pair.
 type Fits<'f, T> = &'f dyn Fn(&T, &T) -> bool;
 
+/// Pairs, and what is left over of both.
+struct Matched<T> {
+    pairs: Vec<(T, T)>,
+    base: Vec<T>,
+    compared: Vec<T>,
+}
+
 /// Pairs by the first of the rules, what is left over by the next, and so on; in the order of the base.
-fn matched<T>(base: Vec<T>, compared: Vec<T>, rules: &[Fits<'_, T>]) -> (Vec<(T, T)>, (Vec<T>, Vec<T>)) {
+fn matched<T>(base: Vec<T>, compared: Vec<T>, rules: &[Fits<'_, T>]) -> Matched<T> {
     let mut partners: Vec<Option<usize>> = vec![None; base.len()];
     let mut taken = vec![false; compared.len()];
     for rule in rules {
@@ -72,7 +79,7 @@ fn matched<T>(base: Vec<T>, compared: Vec<T>, rules: &[Fits<'_, T>]) -> (Vec<(T,
             None => left.push(one),
         }
     }
-    (pairs, (left, compared.into_iter().flatten().collect()))
+    Matched { pairs, base: left, compared: compared.into_iter().flatten().collect() }
 }
 
 #[cfg(test)]
@@ -84,10 +91,11 @@ mod tests {
         let same = |one: &&str, other: &&str| one == other;
         let alike = |one: &&str, other: &&str| one[..1] == other[..1];
         let rules: [Fits<'_, &str>; 3] = [&same, &alike, &|_, _| true];
-        let (pairs, left) = matched(vec!["a1", "b1", "c1", "d1"], vec!["x1", "b2", "c1", "b1", "a9"], &rules);
-        assert_eq!(pairs, [("a1", "a9"), ("b1", "b1"), ("c1", "c1"), ("d1", "x1")]);
-        assert_eq!(left, (vec![], vec!["b2"]));
-        let (pairs, left) = matched(vec!["a", "b"], vec!["a"], &rules);
-        assert_eq!((pairs, left), (vec![("a", "a")], (vec!["b"], vec![])));
+        let found = matched(vec!["a1", "b1", "c1", "d1"], vec!["x1", "b2", "c1", "b1", "a9"], &rules);
+        assert_eq!(found.pairs, [("a1", "a9"), ("b1", "b1"), ("c1", "c1"), ("d1", "x1")]);
+        assert!(found.base.is_empty());
+        assert_eq!(found.compared, ["b2"]);
+        let found = matched(vec!["a", "b"], vec!["a"], &rules);
+        assert_eq!((found.pairs, found.base, found.compared), (vec![("a", "a")], vec!["b"], vec![]));
     }
 }

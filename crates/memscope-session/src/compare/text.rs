@@ -129,7 +129,7 @@ fn of_level(level: &LevelReport, singular: &str, plural: &str, layout: &Layout) 
             (base, compared) => format!("{} → {} times", count(base), count(compared)),
         };
         let of_both = match name.difference_of_both {
-            of_both if of_both == name.bytes.difference => String::new(),
+            of_both if of_both == name.bytes.difference || name.launches.both == 0 => String::new(),
             of_both => format!("  ({} in those both have)", signed(of_both)),
         };
         let counts = format!("  {counts:<20} ");
