@@ -9,6 +9,7 @@
 //! What it is not: it formats nothing and knows no file.
 #![forbid(unsafe_code)]
 
+pub mod leaks;
 mod main_program;
 mod point_in_time;
 mod usage;

@@ -43,7 +43,9 @@ impl MainProgram {
             return None;
         }
         if event.action == Action::Free {
-            return (self.began && self.compiled_in.remove(&event.block.id)).then_some(false);
+            // Also before: a program without any Python would fill the set with all it ever allocates.
+            let compiled_in = self.compiled_in.remove(&event.block.id);
+            return (self.began && compiled_in).then_some(false);
         }
         let depth = stacks.python_depth();
         let inside = match self.way(event.at.stack, stacks) {

@@ -3,6 +3,7 @@
 //! [`ANALYSES`] is the one table of them. Each has a module here that gives the report of `memscope-analysis`, which is
 //! numbers, its names, and is two views of it: lines for a person and JSON for a program. All that are asked for share one
 //! pass over a trace ([`Analysts`]).
+pub mod leaks;
 mod reading;
 
 use std::fmt;
@@ -60,7 +61,13 @@ impl fmt::Debug for Row {
     }
 }
 
-pub static ANALYSES: [Row; 0] = [];
+pub static ANALYSES: [Row; 1] = [Row {
+    kind: Kind::Leaks,
+    word: "leaks",
+    answers: "what is not given back, and whether it grows",
+    in_report: |analysis| analysis.leaks,
+    begin: leaks::begin,
+}];
 
 /// Their words, in the order of the table.
 pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inefficient", "oom"];
