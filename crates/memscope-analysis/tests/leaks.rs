@@ -1,5 +1,7 @@
 //! Leaks on recordings made to order.
-use memscope_analysis::leaks::{LeakReport, LeakSearch, LeakSource, RunParts, SourcesTogether, Verdict};
+use memscope_analysis::leaks::{
+    BetweenMarks, LeakReport, LeakSearch, LeakSource, LeaksBetweenMarks, RunParts, SourcesTogether, Verdict,
+};
 use memscope_model::{Device, Pool, Process, StackId, TraceSource};
 use memscope_testkit::{EPOCH, LaneNumber, Space, SpoolBuilder, SystemKind};
 use proptest::prelude::*;
@@ -91,10 +93,7 @@ fn what_was_made_in_the_first_step_is_kept_and_what_is_replaced_is_carried() {
             spool.free(lane, time + 2, 0x2000 + (step - 1) % 3 * 0x100, 0);
         }
     });
-    let expected = [
-        (StackId(2), Verdict::Carried, 50, 1, (12, 12)),
-        (StackId(1), Verdict::Kept, 100, 1, (1, 1)),
-    ];
+    let expected = [(StackId(2), Verdict::Carried, 50, 1, (12, 12)), (StackId(1), Verdict::Kept, 100, 1, (1, 1))];
     assert_eq!(judged(&leaks(&mut spool)), expected);
 }
 
@@ -465,4 +464,72 @@ proptest! {
         };
         prop_assert_eq!(by_content(found), by_content(expected));
     }
+}
+
+fn between(spool: &mut SpoolBuilder, text: &str, start: usize) -> Vec<BetweenMarks> {
+    let directory = tempfile::tempdir().unwrap();
+    spool.write(directory.path()).unwrap();
+    let mut search = LeaksBetweenMarks::new(text, start);
+    Process::open(directory.path()).unwrap().run(&mut [&mut search], &mut |_| {}).unwrap();
+    search.finish()
+}
+
+fn addresses(found: &BetweenMarks) -> Vec<u64> {
+    found.leaks.iter().map(|(block, _)| block.address).collect()
+}
+
+#[test]
+fn what_is_allocated_from_a_to_b_must_be_freed_by_c() {
+    let (mut spool, lane) = process();
+    spool.alloc(lane, 10, 0x1000, 8, 1).mark(lane, 20, "test").mark(lane, 21, "other");
+    spool.alloc(lane, 30, 0x2000, 8, 1).alloc(lane, 31, 0x3000, 8, 1).alloc(lane, 32, 0x4000, 8, 1);
+    spool.alloc(lane, 33, 0x5000, 8, 1).free(lane, 34, 0x5000, 0).mark(lane, 40, "test");
+    // Too late to be looked at, soon enough to be freed, and freed too late.
+    spool.alloc(lane, 50, 0x6000, 8, 1).free(lane, 51, 0x3000, 0).mark(lane, 60, "test").free(lane, 70, 0x4000, 0);
+    let [found] = between(&mut spool, "test", 0).try_into().unwrap();
+    assert_eq!((found.device, found.marks, addresses(&found)), (Device::Cpu, 3, vec![0x2000, 0x4000]));
+    assert_eq!(found.points.unwrap().map(|point| point.time), [20, 40, 60].map(|after| EPOCH.later_by(after)));
+}
+
+#[test]
+fn without_three_marks_from_the_wanted_one_on_nothing_is_said() {
+    let (mut spool, lane) = process();
+    spool.mark(lane, 20, "test").alloc(lane, 30, 0x2000, 8, 1).mark(lane, 40, "test").mark(lane, 60, "test");
+    for (text, start, marks) in [("test", 1, 3), ("other", 0, 0), ("test", 9, 3)] {
+        let [found] = between(&mut spool, text, start).try_into().unwrap();
+        assert_eq!((found.marks, found.points, addresses(&found)), (marks, None, vec![]), "{text} from {start}");
+    }
+}
+
+#[test]
+fn the_wanted_mark_is_counted_from_zero() {
+    let (mut spool, lane) = process();
+    for number in 0..5 {
+        spool.mark(lane, number * 10, "test").alloc(lane, number * 10 + 1, 0x1000 + number * 0x100, 8, 1);
+    }
+    let [found] = between(&mut spool, "test", 2).try_into().unwrap();
+    assert_eq!((found.marks, addresses(&found)), (5, vec![0x1200]));
+}
+
+#[test]
+fn each_device_has_marks_of_its_own_and_all_pools_count() {
+    let (mut spool, lane) = process();
+    let other = spool.lane(2);
+    spool.system(lane, 1, SystemKind::SetDevice, 0).system(other, 2, SystemKind::SetDevice, 1);
+    for (number, time) in (0..3u64).zip([100, 200, 300]) {
+        spool.mark(lane, time, "test").mark(other, time + 50, "test");
+        let address = 0x1000 + number * 0x1000;
+        spool.device_alloc(lane, time + 60, Space::PtaCaching, 0, address, 512, 0, 1);
+        spool.device_alloc(lane, time + 61, Space::Driver, 0, 0x100_0000 + address, 512, 7, 1);
+        spool.device_alloc(other, time + 62, Space::MindSpore, 1, address, 512, 0, 0);
+        spool.alloc(lane, time + 63, 0x9_0000 + address, 8, 1);
+    }
+    let found = between(&mut spool, "test", 0);
+    let told: Vec<_> = found.iter().map(|found| (found.device, found.marks, addresses(found))).collect();
+    let expected = [
+        (Device::Cpu, 3, vec![0x9_1000]),
+        (Device::Npu(0), 3, vec![0x1000, 0x100_1000]),
+        (Device::Npu(1), 3, vec![0x1000]),
+    ];
+    assert_eq!(told, expected);
 }

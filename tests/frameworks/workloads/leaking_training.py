@@ -24,6 +24,7 @@ torch.set_num_threads(1)
 model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 10)).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 kept, callbacks, total = [], [], 0
+weight = torch.ones(FLOATS, device=device, requires_grad=True)
 if way == "cycle":
     gc.disable()
 
@@ -49,7 +50,6 @@ def keep_in_cycle():
 
 def keep_in_graph(loss):
     global total
-    weight = torch.ones(FLOATS, device=device, requires_grad=True)
     # The product is kept for the gradient of the square.
     total = total + loss + ((weight * 2) ** 2).sum()  # leaks
 

@@ -14,6 +14,7 @@
 //!
 //! Memory: live blocks (those of devices, and those that are freed after the end), sources, and for each source the steps
 //! in which something changed, at most 1024; of more steps, several share a place.
+mod between;
 mod operators;
 mod report;
 mod row;
@@ -21,6 +22,7 @@ mod run;
 mod search;
 pub mod verdict;
 
+pub use between::{BetweenMarks, LeaksBetweenMarks};
 pub use report::{LeakReport, LeakSource, LeakedBlock, RunParts, SourcesTogether};
 pub use search::LeakSearch;
 pub use verdict::{Growth, Verdict};

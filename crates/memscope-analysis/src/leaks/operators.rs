@@ -51,9 +51,17 @@ impl Operators {
         }
     }
 
-    pub(super) fn made(&mut self, block: BlockId, device: Device, thread: u32) {
+    /// What a block that the thread makes now is made for; host memory is made for nothing that is known.
+    pub(super) fn current(&self, device: Device, thread: u32) -> Option<NameId> {
+        if device == Device::Cpu {
+            return None;
+        }
         let of_thread = self.threads.get(&thread).and_then(|thread| thread.open.last().copied().or(thread.kernel));
-        if let Some(name) = of_thread.or_else(|| self.devices.get(&device).copied()) {
+        of_thread.or_else(|| self.devices.get(&device).copied())
+    }
+
+    pub(super) fn made(&mut self, block: BlockId, device: Device, thread: u32) {
+        if let Some(name) = self.current(device, thread) {
             self.of_blocks.insert(block, name);
         }
     }

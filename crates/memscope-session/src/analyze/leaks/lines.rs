@@ -23,7 +23,11 @@ pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<String> 
     if growing.len() > GROWING_SHOWN {
         let rest = &growing[GROWING_SHOWN..];
         let sum = rest.iter().map(|leak| leak.bytes).sum();
-        lines.push(format!("  and {} that grow: {}", counted(rest.len() as u64, "more call site", "more call sites"), bytes(sum)));
+        lines.push(format!(
+            "  and {} that grow: {}",
+            counted(rest.len() as u64, "more call site", "more call sites"),
+            bytes(sum)
+        ));
     }
     lines.extend(freed_late(leaks, layout));
     if detail == Detail::Full {
@@ -51,11 +55,17 @@ fn headline(leaks: &Leaks, growing: usize) -> String {
             format!("{ended} ended: too few to tell what grows; what outlived its step and was alive {end}")
         }
         Some(steps) => format!("over {}, alive {end}", counted(u64::from(steps.ended), "step", "steps")),
-        None => format!("over the time of the run, alive {end}; steps would tell more (mstx ranges \"step start\", or step())"),
+        None => format!(
+            "over the time of the run, alive {end}; steps would tell more (mstx ranges \"step start\", or step())"
+        ),
     };
     match growing {
         0 => format!("leaks: nothing grows, {seen}:"),
-        number => format!("leaks: {} {}, {seen}:", counted(number as u64, "call site", "call sites"), if number == 1 { "grows" } else { "grow" }),
+        number => format!(
+            "leaks: {} {}, {seen}:",
+            counted(number as u64, "call site", "call sites"),
+            if number == 1 { "grows" } else { "grow" }
+        ),
     }
 }
 
@@ -130,7 +140,8 @@ fn others(leaks: &Leaks, verdict: Verdict, layout: &Layout) -> Vec<String> {
 
 /// What does not grow, in a line each.
 fn sums(leaks: &Leaks) -> impl Iterator<Item = String> + '_ {
-    let told = [(Verdict::Kept, "kept, and no longer growing"), (Verdict::Carried, "carried from step to step, and replaced")];
+    let told =
+        [(Verdict::Kept, "kept, and no longer growing"), (Verdict::Carried, "carried from step to step, and replaced")];
     told.into_iter().filter_map(|(verdict, words)| {
         let sum: u64 = leaks.of(verdict).map(|leak| leak.bytes).sum();
         let sites = leaks.of(verdict).count() as u64;
@@ -145,7 +156,8 @@ fn blocks(growing: &[&Leak]) -> Vec<String> {
     devices.dedup();
     let of_device = |device: &str| {
         let leaks = growing.iter().filter(|leak| leak.device == device);
-        let (total, number) = leaks.clone().fold((0, 0), |(sum, number), leak| (sum + leak.bytes, number + leak.blocks));
+        let (total, number) =
+            leaks.clone().fold((0, 0), |(sum, number), leak| (sum + leak.bytes, number + leak.blocks));
         let mut lines = vec![
             format!("  blocks of what grows, {}:", device_label(device)),
             format!("    {:<14} {:>6} {:<24} {:<18} {:>12}", "pool", "step", "operator or kernel", "address", "size"),
@@ -156,7 +168,11 @@ fn blocks(growing: &[&Leak]) -> Vec<String> {
             for ((address, size), (step, operator)) in rows.take(BLOCKS_SHOWN.saturating_sub(told)) {
                 let step = step.map_or("-".to_owned(), |step| step.to_string());
                 let operator = operator.as_deref().unwrap_or("-");
-                lines.push(format!("    {:<14} {step:>6} {operator:<24} {address:<18} {:>12}", leak.pool, bytes(*size)));
+                lines.push(format!(
+                    "    {:<14} {step:>6} {operator:<24} {address:<18} {:>12}",
+                    leak.pool,
+                    bytes(*size)
+                ));
                 told += 1;
             }
         }

@@ -42,7 +42,8 @@ impl Running for Search {
     }
 }
 
-const NO_ALLOCATIONS: &str = "no allocation is in it; record with --events=alloc,free, and host memory with --device=cpu";
+const NO_ALLOCATIONS: &str =
+    "no allocation is in it; record with --events=alloc,free, and host memory with --device=cpu";
 
 /// The leaks of a process.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -199,7 +200,9 @@ impl Leaks {
             })
             .collect();
         let growing = judged.iter().filter(|(_, together)| together.verdict == Verdict::Grows).count();
-        judged.sort_by_key(|(_, together)| (together.verdict != Verdict::Grows, is_start(together), Reverse(together.bytes)));
+        judged.sort_by_key(|(_, together)| {
+            (together.verdict != Verdict::Grows, is_start(together), Reverse(together.bytes))
+        });
         for (_, together) in judged.drain(judged.len().min(growing + SITES)..) {
             left_out.add(1, together.bytes, together.blocks);
         }
