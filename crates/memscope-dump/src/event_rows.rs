@@ -6,7 +6,7 @@ use crate::rows::{
     value,
 };
 use crate::stack_text::StackTexts;
-use crate::tensor_words::{format_name, shape_text, type_name};
+use crate::tensor_words::TensorWords;
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
     Access, AccessMode, Action, BlockEvent, Device, KernelPhase, NoteEvent, NoteKind, Origin, Owners, PageSize, Phase,
@@ -185,6 +185,13 @@ pub(crate) fn write_note(
             };
             (Event::OpLaunch, event_type, operator.name.map(|name| name.text))
         }
+        NoteKind::AtenOperator { phase, name } => {
+            let event_type = match phase {
+                Phase::Start => EventType::ATEN_START,
+                Phase::End => EventType::ATEN_END,
+            };
+            (Event::OpLaunch, event_type, name.map(|name| name.text))
+        }
         NoteKind::AtbKernel { phase, name, path } => {
             attributes.push(key::PATH, Value::Text(path.unwrap_or(NOT_APPLICABLE)));
             let event_type = match phase {
@@ -265,19 +272,19 @@ fn write_access(
     time: TimestampNs,
     process: u32,
 ) -> Result<(), ExportError> {
-    let dtype = type_name(access.owner, access.dtype);
-    let format = format_name(access.owner, access.format);
-    let shape = shape_text(access.dimensions);
+    let words = TensorWords::of(access);
     let mut attributes = Attributes::new();
     if let Some(block) = access.block {
         attributes.push(key::ALLOCATION_ID, Value::Integer(block.block.0));
     }
     attributes.push(key::ADDRESS, Value::Address(access.address.0));
     attributes.push(key::SIZE, Value::Integer(access.size));
-    attributes.push(key::TYPE, Value::Text(value::BY_ATB));
-    attributes.push(key::ELEMENT_TYPE, Value::Text(&dtype));
-    attributes.push(key::FORMAT, Value::Text(&format));
-    attributes.push(key::SHAPE, Value::Text(&shape));
+    attributes.push(key::TYPE, Value::Text(words.by));
+    attributes.push(key::ELEMENT_TYPE, Value::Text(&words.element_type));
+    if let Some(format) = &words.format {
+        attributes.push(key::FORMAT, Value::Text(format));
+    }
+    attributes.push(key::SHAPE, Value::Text(&words.shape));
     // The viewer knows an access by its block's number and address together, so there it goes by the block's.
     let pointer = match access.block {
         Some(block) if router.is_for_viewer() => block.address.0,

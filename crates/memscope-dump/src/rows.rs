@@ -116,6 +116,8 @@ impl EventType {
     pub const KERNEL_EXECUTE_END: EventType = EventType("KERNEL_EXECUTE_END");
     pub const ATB_START: EventType = EventType("ATB_START");
     pub const ATB_END: EventType = EventType("ATB_END");
+    pub const ATEN_START: EventType = EventType("ATEN_START");
+    pub const ATEN_END: EventType = EventType("ATEN_END");
     pub const KERNEL_START: EventType = EventType("KERNEL_START");
     pub const KERNEL_END: EventType = EventType("KERNEL_END");
     pub const READ: EventType = EventType("READ");
@@ -130,12 +132,14 @@ impl EventType {
         self.0
     }
 
-    const NOT_OF_POOLS: [EventType; 20] = [
+    const NOT_OF_POOLS: [EventType; 22] = [
         EventType::KERNEL_LAUNCH,
         EventType::KERNEL_EXECUTE_START,
         EventType::KERNEL_EXECUTE_END,
         EventType::ATB_START,
         EventType::ATB_END,
+        EventType::ATEN_START,
+        EventType::ATEN_END,
         EventType::KERNEL_START,
         EventType::KERNEL_END,
         EventType::READ,
@@ -318,6 +322,7 @@ pub mod value {
     pub const CREATED_BY_DRIVER: &str = "create";
     pub const MAPPED: &str = "mmap";
     pub const BY_ATB: &str = "ATB";
+    pub const BY_ATEN: &str = "PTA";
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -422,7 +427,7 @@ mod tests {
             assert_eq!(Event::from_text(event).map(Event::text), Some(event));
         }
         assert_eq!(Event::from_text("Kernel launch"), Some(Event::KernelLaunch));
-        assert_eq!((Event::from_text("CLEAN_UP"), EventType::from_text("ATEN_START")), (None, None));
+        assert_eq!((Event::from_text("CLEAN_UP"), EventType::from_text("PROC_EXIT")), (None, None));
         assert_eq!(EventType::from_text("acl init"), Some(EventType::ACL_INIT));
         let pools = [Pool::Host, Pool::Hal, Pool::PtaCaching, Pool::PtaWorkspace, Pool::Atb, Pool::MindSpore];
         for pool in pools {

@@ -1,7 +1,7 @@
 //! What happened to memory, and in which words.
 use crate::{DevAddr, Moment, Name};
-use memscope_format::record::Space;
-pub use memscope_format::record::{AccessMode, Phase, TensorOwner};
+use memscope_format::record::{self, Space};
+pub use memscope_format::record::{AccessMode, Phase};
 use std::fmt;
 
 /// Where the memory is.
@@ -200,6 +200,11 @@ pub enum NoteKind<'e> {
         name: Option<Name<'e>>,
         path: Option<&'e str>,
     },
+    /// An operator of Aten begins or ends: a call of torch's dispatcher, on the thread of its moment. One may be inside another.
+    AtenOperator {
+        phase: Phase,
+        name: Option<Name<'e>>,
+    },
     Access(Access<'e>),
 }
 
@@ -229,6 +234,24 @@ pub struct AtbOperator<'e> {
     pub workspace: DevAddr,
     /// Intermediate tensors included.
     pub workspace_size: u64,
+}
+
+/// Whose tensor is accessed; decides what its type and format codes are called.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TensorOwner {
+    AtbOperator,
+    AtbKernel,
+    /// torch's, by an operator of Aten.
+    Aten,
+}
+
+impl From<record::TensorOwner> for TensorOwner {
+    fn from(owner: record::TensorOwner) -> TensorOwner {
+        match owner {
+            record::TensorOwner::AtbOperator => TensorOwner::AtbOperator,
+            record::TensorOwner::AtbKernel => TensorOwner::AtbKernel,
+        }
+    }
 }
 
 /// Memory is given to an operator or kernel.

@@ -1,5 +1,6 @@
 //! Merging the lanes of a spool by time.
 mod atb;
+mod aten;
 mod kernels;
 
 use self::kernels::{LogTotals, LogTurn};
@@ -10,7 +11,7 @@ use crate::facts::{Damage, Problem, Stopped};
 use crate::host_books::HostBooks;
 use crate::kernel_books::{KernelBooks, TaskId};
 use crate::lane::Lane;
-use crate::operators::OpenOperators;
+use crate::operators::{OpenAtbOperator, OpenAtenOperator, OpenOperators};
 use crate::ranges::{OpenRanges, ThreadDevices};
 use crate::selection::Gate;
 use crate::task_log::{TaskLogReader, is_of_task_log};
@@ -48,7 +49,8 @@ pub(crate) struct Replay {
     thread_devices: ThreadDevices,
     ranges: OpenRanges,
     kernels: KernelBooks,
-    operators: OpenOperators,
+    operators: OpenOperators<OpenAtbOperator>,
+    aten_operators: OpenOperators<OpenAtenOperator>,
     problems: Vec<Problem>,
     damage: Vec<Damage>,
     unknown_records: u64,
@@ -160,6 +162,7 @@ impl Replay {
             ranges: OpenRanges::default(),
             kernels: KernelBooks::default(),
             operators: OpenOperators::default(),
+            aten_operators: OpenOperators::default(),
             problems: Vec::new(),
             damage: spool.damage().iter().cloned().map(Damage::Spool).collect(),
             unknown_records: 0,
@@ -570,6 +573,9 @@ impl Replay {
             | EventKind::AtbOperatorEnd { .. }
             | EventKind::AtbKernel { .. }
             | EventKind::Access { .. } => self.enter_atb(now, kind, lane, sink),
+            EventKind::AtenOperatorStart { .. } | EventKind::AtenOperatorEnd { .. } | EventKind::AtenAccess { .. } => {
+                self.enter_aten(now, kind, lane, sink)
+            }
         }
     }
 

@@ -38,6 +38,7 @@ enum Step {
     Refused { space: u8, device: u32, size: u64, node: u32 },
     Launch { device: u32, name: u64, task: u32, runs: bool },
     Operator { slot: u64, path: String, name: String, node: u32 },
+    Aten { slot: u64, name: u32, node: u32 },
 }
 
 const SPACES: [Space; 7] = [
@@ -93,7 +94,9 @@ fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
             .prop_map(|(space, device, size, node)| Step::Refused { space, device, size, node }),
         2 => (0u32..3, 0u64..4, 0u32..1000, any::<bool>())
             .prop_map(|(device, name, task, runs)| Step::Launch { device, name, task, runs }),
-        2 => (0u64..8, paths(), texts(), node).prop_map(|(slot, path, name, node)| Step::Operator { slot, path, name, node }),
+        2 => (0u64..8, paths(), texts(), node.clone())
+            .prop_map(|(slot, path, name, node)| Step::Operator { slot, path, name, node }),
+        2 => (0u64..8, 0u32..3, node).prop_map(|(slot, name, node)| Step::Aten { slot, name, node }),
     ];
     // Steps of different threads are further apart than events that are put right when they contradict each other; some of
     // one thread share a moment.
@@ -114,6 +117,8 @@ fn build(steps: &[(usize, u64, Step)], spool: &mut SpoolBuilder) {
         spool.code(lane, 1, "/a \"b\"/c,d.py", "Net.forward<é>", 10);
         spool.python_node(lane, 5, 0, 1, 0).python_node(lane, 6, 5, 1, 2);
         spool.both(lane, 7, 4, 6).both(lane, 8, 2, 5);
+        // The third is never told.
+        spool.aten_name(lane, 0, "aten::add.Tensor").aten_name(lane, 1, "empty, \"a\"\n");
     }
     // Hashes of names; the last is never told.
     for (hash, name) in [(1, "MatMul"), (2, "Add, \"fused\"")] {
@@ -216,6 +221,15 @@ fn write_step(
             let kernel = format!("{path}/0_AddKernel/before");
             spool.kernel(lane, ticks, Phase::Start, 0, &kernel).kernel(lane, ticks, Phase::End, 0, &kernel);
             spool.operator_end(lane, ticks, number)
+        }
+        // One inside another, whose output comes after it.
+        Step::Aten { slot, name, node } => {
+            let tensor = (address(*slot) + 8, 24);
+            spool.aten_start(lane, ticks, 2 * number, 0, *name, *node);
+            spool.aten_access(lane, ticks, AccessMode::Read, *name, 0, tensor, address(*slot), &[2, 3]);
+            spool.aten_start(lane, ticks, 2 * number + 1, 1, 0, 0).aten_end(lane, ticks, 2 * number + 1);
+            spool.aten_access(lane, ticks, AccessMode::Write, *name, 0, (0x1000 + (slot << 4), 16), 0, &[]);
+            spool.aten_end(lane, ticks, 2 * number)
         }
     };
 }

@@ -8,13 +8,14 @@ use memscope_testkit::{
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 6] = [
+pub(crate) const RECIPES: [(&str, Recipe); 7] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
     ("atb", atb),
     ("damage", damage),
     ("forget", forget),
+    ("aten", aten),
 ];
 
 const SETTINGS: &str = "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;\
@@ -287,5 +288,50 @@ fn forget() -> SpoolBuilder {
     spool.module(lane, 2, 0x5555_5555_4000, b"/usr/bin/python3", b"\x01");
     spool.c_node(lane, 19, 0, 2, 0x7000).c_node(lane, 20, 19, 2, 0x7700).free(lane, 20, 0x5000, 20);
     spool.end_generation(lane).forget(lane).alloc(lane, 30, 0x6000, 64, 0).forget(lane).forget(lane);
+    spool
+}
+
+/// Operators of Aten, nested and not ended, and the tensors they are given.
+fn aten() -> SpoolBuilder {
+    let mut spool = spool();
+    let (lane, other) = (spool.lane(4711), spool.lane(4712));
+    stacks(&mut spool, lane);
+    for (id, text) in [(0, "aten::add.Tensor"), (127, ""), (128, "\u{7b97}\u{5b50}"), (u32::MAX, "aten::linear")] {
+        spool.aten_name(lane, id, text);
+    }
+    let mut ticks = 10;
+    for (number, sequence) in (0u32..).zip(SIZES) {
+        let device = [0, 9_999, 10_000, u32::MAX][number as usize % 4];
+        let name = [0, 127, 128, u32::MAX][number as usize % 4];
+        spool.aten_start(lane, ticks, sequence, device, name, [0, 1, 100][number as usize % 3]);
+        for (rank, mode) in [AccessMode::Unknown, AccessMode::Read, AccessMode::Write].into_iter().enumerate() {
+            let storage = 0x12c0_0000_0000 + (u64::from(number) << 33);
+            let address = storage + rank as u64 * 512;
+            let dimensions = [0, 1, -1, 64, i64::MAX, i64::MIN, 7, 8, 9, 10];
+            let (dtype, format) = [(0, -1), (i32::MAX, i32::MIN), (-1, 29)][rank];
+            let record = Extended::AtenAccess {
+                mode,
+                name,
+                device: LogicalDevice(device),
+                address: DevAddr(address),
+                size: sequence,
+                storage: DevAddr([storage, 0][rank % 2]),
+                dtype,
+                format,
+                dimensions: &dimensions[..(number as usize + rank).min(10)],
+            };
+            spool.record(lane, ticks + 1 + rank as u64, &record);
+        }
+        // Some end in another lane, some never.
+        match number % 3 {
+            0 => spool.aten_end(lane, ticks + 20, sequence),
+            1 => spool.aten_end(other, ticks + 30, sequence),
+            _ => &mut spool,
+        };
+        ticks += 1000;
+        if number == 6 {
+            spool.end_generation(lane);
+        }
+    }
     spool
 }
