@@ -157,18 +157,15 @@ impl LeakSearch {
 
     fn feed(&mut self, event: &BlockEvent) {
         let block = &event.block;
-        let is_of_device = block.pool != Pool::Host;
         match event.action {
             Action::Malloc => {
-                if is_of_device {
-                    self.operators.made(block.id, block.device, event.at.thread);
-                }
+                self.operators.made(block.id, block.device, event.at.thread);
                 self.note_peak(block.device, block.pool, event.used);
                 let source = self.changing(SourceKey::of(block));
                 source.live = source.live.saturating_add(block.size);
             }
             Action::Free if event.matched => {
-                let operator = if is_of_device { self.operators.freed(block.id) } else { None };
+                let operator = self.operators.freed(block.id);
                 if let Some(main) = self.main_returned.as_mut().filter(|main| block.made.event < main.event) {
                     main.freed.push((*block, operator));
                 }

@@ -74,7 +74,10 @@ pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inef
 
 /// What the user wants of them beyond their names.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Wishes {}
+pub struct Wishes {
+    /// Leaks between these, instead of by steps.
+    pub marks: Option<leaks::Marks>,
+}
 
 /// An analysis that watches a trace.
 pub trait Running {

@@ -84,7 +84,8 @@ fn rows(leak: &Leak, leaks: &Leaks, layout: &Layout) -> Vec<String> {
     let memory = format!("{} {}", device_label(&leak.device), leak.pool);
     let numbers = format!("  {:<7} {memory}: {}  {}", leak.verdict, facts.join(", "), spark(&leak.live_per_step));
     let emphasis = if leak.verdict == Verdict::Grows.word() { Emphasis::Grown } else { Emphasis::Faint };
-    let place = joined_within(&place(leak), " < ", layout.left(10));
+    let (site, via, owner) = (leak.site.as_deref(), leak.via.as_deref(), leak.owner.as_deref());
+    let place = place_text(site, &leak.callers, via, owner, layout.left(10));
     let place = if leak.own { layout.emphasised(&place, Emphasis::Own) } else { place };
     vec![layout.emphasised(&layout.fit(&numbers), emphasis), format!("          {place}")]
 }
@@ -97,18 +98,29 @@ fn made_in(leak: &Leak) -> Option<String> {
 }
 
 /// The line and its callers, or whose it is where no stack was recorded.
-fn place(leak: &Leak) -> Vec<String> {
-    match (&leak.site, &leak.owner) {
-        (Some(site), _) => {
-            let via = leak.via.iter().map(|via| format!("[{via}]"));
-            std::iter::once(site.clone()).chain(leak.callers.iter().cloned()).chain(via).collect()
+pub(super) fn place_text(
+    site: Option<&str>,
+    callers: &[String],
+    via: Option<&str>,
+    owner: Option<&str>,
+    room: Option<usize>,
+) -> String {
+    let Some(site) = site else {
+        let words: Vec<&str> = owner.into_iter().chain([NO_STACK]).collect();
+        return joined_within(&[words.join(" ")], "", room);
+    };
+    let frames: Vec<String> = std::iter::once(site.to_owned()).chain(callers.iter().cloned()).collect();
+    let mut text = joined_within(&frames, " < ", room);
+    if let Some(via) = via.map(|via| format!(" [{via}]")) {
+        let used = console::measure_text_width(&text) + console::measure_text_width(&via);
+        if room.is_none_or(|room| used <= room) {
+            text.push_str(&via);
         }
-        (None, Some(owner)) => vec![format!("{owner} {NO_STACK}")],
-        (None, None) => vec![NO_STACK.to_owned()],
     }
+    text
 }
 
-fn device_label(device: &str) -> String {
+pub(super) fn device_label(device: &str) -> String {
     if device.bytes().all(|byte| byte.is_ascii_digit()) { format!("npu {device}") } else { device.to_owned() }
 }
 

@@ -1,7 +1,8 @@
 //! Leaks, by name: the line of the user's own code that makes memory which is not given back, and the verdict on it.
 mod lines;
+mod marks;
 
-use super::{Detail, Ended, Lacking, Report, Running, Wishes};
+use super::{AnalyzeError, Analyzed, Detail, Ended, Kind, Lacking, Report, Running, Wishes, analyze};
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use crate::views::names::FrameId;
@@ -13,6 +14,9 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
 use std::cmp::Reverse;
+use std::path::Path;
+
+pub use marks::{MarkedDevice, MarkedLeak, MarkedLeaks, Marks};
 
 /// How many sources get names, those with most bytes: names are expensive, and without steps everything that is alive at
 /// the end is looked at.
@@ -22,8 +26,18 @@ const SITES: usize = 500;
 /// Sites of less than this part of all growth do not come first because they are the user's own.
 const WORTH_TELLING: f64 = 0.01;
 
-pub(super) fn begin(_wishes: &Wishes) -> Box<dyn Running> {
-    Box::new(Search(LeakSearch::new()))
+pub(super) fn begin(wishes: &Wishes) -> Box<dyn Running> {
+    match &wishes.marks {
+        Some(marks) => Box::new(marks::Search::new(marks)),
+        None => Box::new(Search(LeakSearch::new())),
+    }
+}
+
+/// What was allocated between two marks of the program and not freed by a third, of everything at `path`: marks of the text
+/// `mstx_info` with the numbers `start_index`, + 1 and + 2, from 0.
+pub fn check_leaks(path: &Path, mstx_info: &str, start_index: usize) -> Result<Analyzed, AnalyzeError> {
+    let wishes = Wishes { marks: Some(Marks { text: mstx_info.to_owned(), start: start_index }), ..Wishes::default() };
+    analyze(&[path.to_owned()], &[Kind::Leaks], &wishes, &mut |_| {})
 }
 
 struct Search(LeakSearch);
