@@ -312,6 +312,32 @@ fn of_a_python_program_the_end_is_when_main_returned() {
 }
 
 #[test]
+fn frees_of_device_memory_without_a_python_frame_show_that_main_returned() {
+    let mut spool = SpoolBuilder::new();
+    spool.process(7, 1).config("c=0;py=20;cpu=0;npu=ffffffff;dir=/tmp");
+    let lane = spool.lane(7);
+    spool.code(lane, 0, "/me/a.py", "<module>", 1).code(lane, 1, "/me/a.py", "keep", 3);
+    spool.python_node(lane, 1, 0, 0, 0).python_node(lane, 2, 1, 1, 0);
+    let other = spool.lane(8);
+    let address = |step: u64| 0x1000 + step * 0x1000;
+    steps(&mut spool, lane, 12, |spool, step, time| {
+        spool.device_alloc(lane, time, Space::PtaCaching, 0, address(step), 512, 0, 2);
+        spool.device_alloc(lane, time + 1, Space::PtaCaching, 0, 0x10_0000, 512, 0, 1);
+        spool.device_free(lane, time + 2, Space::PtaCaching, 0x10_0000, 1);
+        // Another thread has no frame at all.
+        spool.device_alloc(other, time + 3, Space::PtaCaching, 0, 0x20_0000, 512, 0, 0);
+        spool.device_free(other, time + 4, Space::PtaCaching, 0x20_0000, 0);
+    });
+    for step in 1..=12 {
+        spool.device_free(lane, 2000 + step, Space::PtaCaching, address(step), 0);
+    }
+    let report = leaks(&mut spool);
+    assert_eq!(report.main_returned, Some(EPOCH.later_by(2001)));
+    let leak = only(&report);
+    assert_eq!((leak.verdict, leak.blocks, report.freed_late.len()), (Verdict::Grows, 12, 0));
+}
+
+#[test]
 fn a_block_is_made_for_the_operator_that_is_open_or_the_newest_kernel() {
     let (mut spool, lane) = process();
     spool.config("c=20;py=0;cpu=0;npu=ffffffff;level=3;dump=15;dir=/tmp");

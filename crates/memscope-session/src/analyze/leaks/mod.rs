@@ -263,16 +263,22 @@ fn is_start(together: &SourcesTogether) -> bool {
 fn rank(judged: &mut [(NamedSite<'_>, SourcesTogether)]) {
     let rate = |together: &SourcesTogether| together.growth.map_or(0.0, |growth| growth.rate());
     let all: f64 = judged.iter().map(|(_, together)| rate(together)).sum();
-    judged.sort_by(|(site, together), (other_site, other)| {
-        let comes_first = |site: &NamedSite<'_>, together: &SourcesTogether| {
-            together.verdict == Verdict::Grows && site.own && rate(together) >= all * WORTH_TELLING
-        };
-        let by_verdict = together.verdict.cmp(&other.verdict);
-        let own = comes_first(other_site, other).cmp(&comes_first(site, together));
-        let faster = rate(other).total_cmp(&rate(together));
-        let later = is_start(together).cmp(&is_start(other));
-        by_verdict.then(own).then(faster).then(later).then(other.bytes.cmp(&together.bytes))
+    let pools_that_grow: Vec<Device> = judged
+        .iter()
+        .filter(|(site, together)| together.verdict == Verdict::Grows && is_of_framework(site.key.pool))
+        .map(|(site, _)| site.key.device)
+        .collect();
+    judged.sort_by_cached_key(|(site, together)| {
+        let own = together.verdict == Verdict::Grows && site.own && rate(together) >= all * WORTH_TELLING;
+        // A pool takes memory of the driver when it runs out, which may be in any line.
+        let is_taken_by_pool = site.key.pool == Pool::Hal && pools_that_grow.contains(&site.key.device);
+        let rate = Reverse((rate(together) * 1e3) as u64);
+        (together.verdict, is_taken_by_pool, !own, rate, is_start(together), Reverse(together.bytes))
     });
+}
+
+fn is_of_framework(pool: Pool) -> bool {
+    !matches!(pool, Pool::Host | Pool::Pinned | Pool::Hal)
 }
 
 fn texts(frames: &[FrameId], naming: &Naming<'_>) -> (Option<String>, Vec<String>) {
@@ -341,7 +347,9 @@ fn name_of(names: &Names, name: memscope_model::NameId) -> Option<String> {
 
 impl Report for Leaks {
     fn findings(&self) -> u64 {
-        self.leaks.iter().filter(|leak| leak.verdict == Verdict::Grows.word()).count() as u64
+        let growing = self.leaks.iter().filter(|leak| leak.verdict == Verdict::Grows.word()).count() as u64;
+        // Whether the program gave it back or its end did is not known, unless it is known when main returned.
+        if self.until_main_returned { growing } else { growing + self.freed_late.len() as u64 }
     }
 
     fn json(&self) -> Value {
