@@ -161,41 +161,40 @@ fn sums(leaks: &Leaks) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The largest blocks of what grows, device by device.
+/// The largest blocks of what grows, device by device and pool by pool.
 fn blocks(growing: &[&Leak]) -> Vec<String> {
-    let mut devices: Vec<&str> = growing.iter().map(|leak| leak.device.as_str()).collect();
-    devices.sort_unstable();
-    devices.dedup();
-    let of_device = |device: &str| {
-        let leaks = growing.iter().filter(|leak| leak.device == device);
-        let (total, number) =
-            leaks.clone().fold((0, 0), |(sum, number), leak| (sum + leak.bytes, number + leak.blocks));
-        let mut lines = vec![
-            format!("  blocks of what grows, {}:", device_label(device)),
-            format!("    {:<14} {:>6} {:<24} {:<18} {:>12}", "pool", "step", "operator or kernel", "address", "size"),
-        ];
-        let mut told = 0;
-        for leak in leaks {
-            let rows = leak.addresses.iter().zip(&leak.sizes).zip(leak.steps.iter().zip(&leak.operators));
-            for ((address, size), (step, operator)) in rows.take(BLOCKS_SHOWN.saturating_sub(told)) {
-                let step = step.map_or("-".to_owned(), |step| step.to_string());
-                let operator = operator.as_deref().unwrap_or("-");
-                lines.push(format!(
-                    "    {:<14} {step:>6} {operator:<24} {address:<18} {:>12}",
-                    leak.pool,
-                    bytes(*size)
-                ));
-                told += 1;
-            }
+    let mut pools: Vec<(&str, &str)> = Vec::new();
+    for leak in growing {
+        let pool = (leak.device.as_str(), leak.pool);
+        if !pools.contains(&pool) {
+            pools.push(pool);
         }
-        let more = match number - told as u64 {
-            0 => String::new(),
-            more => format!(", {} of them not shown", count(more)),
-        };
-        lines.push(format!("    total: {} in {}{more}", bytes(total), counted(number, "block", "blocks")));
-        lines
+    }
+    pools.into_iter().flat_map(|pool| blocks_of_pool(pool, growing)).collect()
+}
+
+fn blocks_of_pool((device, pool): (&str, &str), growing: &[&Leak]) -> Vec<String> {
+    let leaks = || growing.iter().filter(|leak| leak.device == device && leak.pool == pool);
+    let (total, number) = leaks().fold((0, 0), |(sum, number), leak| (sum + leak.bytes, number + leak.blocks));
+    let mut lines = vec![
+        format!("  {} {pool}, blocks of what grows, the largest first:", device_label(device)),
+        format!("    {:>6}  {:<24} {:<18} {:>12}", "step", "operator or kernel", "address", "size"),
+    ];
+    let rows = leaks().flat_map(|leak| {
+        let blocks = leak.addresses.iter().zip(&leak.sizes);
+        blocks.zip(leak.steps.iter().zip(&leak.operators))
+    });
+    for ((address, size), (step, operator)) in rows.take(BLOCKS_SHOWN) {
+        let step = step.map_or("-".to_owned(), |step| step.to_string());
+        let operator = operator.as_deref().unwrap_or("-");
+        lines.push(format!("    {step:>6}  {operator:<24} {address:<18} {:>12}", bytes(*size)));
+    }
+    let more = match number.saturating_sub(BLOCKS_SHOWN as u64) {
+        0 => String::new(),
+        more => format!(", {} of them not shown", count(more)),
     };
-    devices.into_iter().flat_map(of_device).collect()
+    lines.push(format!("    total: {} in {}{more}", bytes(total), counted(number, "block", "blocks")));
+    lines
 }
 
 /// A row of bars, as high as the numbers; of more numbers than there is room for, the highest of some each.
