@@ -1,10 +1,11 @@
 //! What `analyze` is to find out.
 use std::ffi::OsString;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use memscope_session::analyze::leaks::Marks;
 use memscope_session::analyze::{ANALYSES, Kind, Wishes};
-use memscope_session::settings::values::Refused;
+use memscope_session::settings::values::{self, Refused};
 
 use crate::options::OptionId;
 
@@ -52,23 +53,35 @@ impl AnalyzeDraft {
 
     /// Words that name an analysis name it, whatever files there are; `./leaks` is a file.
     pub(crate) fn settings(&self, operands: Vec<OsString>, json: bool) -> AnalyzeSettings {
-        let (mut paths, mut named) = (Vec::new(), Vec::new());
+        let (mut paths, mut named, mut wishes) = (Vec::new(), Vec::new(), self.wishes.clone());
         for operand in operands {
-            match operand.to_str().and_then(Kind::from_word) {
+            let word = operand.to_str().unwrap_or_default();
+            if let Some(listed) = listed_at_oom(word) {
+                named.push(Kind::Oom);
+                wishes.oom_listed = Some(listed);
+                continue;
+            }
+            match Kind::from_word(word) {
                 Some(kind) => named.push(kind),
                 None => paths.push(PathBuf::from(operand)),
             }
         }
         // Marks are about leaks.
-        if named.is_empty() && self.wishes.marks.is_some() {
+        if named.is_empty() && wishes.marks.is_some() {
             named.push(Kind::Leaks);
         }
-        AnalyzeSettings { paths, named, wishes: self.wishes.clone(), json, fail_on: self.fail_on.clone() }
+        AnalyzeSettings { paths, named, wishes, json, fail_on: self.fail_on.clone() }
     }
 }
 
 fn refused(item: &str) -> Refused {
     Refused { item: item.to_owned(), reason: "" }
+}
+
+/// `oom:20`, as in `--analysis`.
+fn listed_at_oom(word: &str) -> Option<NonZeroU16> {
+    let word = word.strip_prefix("oom:").map(|_| word)?;
+    values::analysis(word).ok()?.chosen.oom
 }
 
 fn kinds(text: &str) -> Result<Vec<Kind>, Refused> {

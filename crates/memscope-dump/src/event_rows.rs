@@ -2,15 +2,15 @@
 use crate::error::ExportError;
 use crate::router::{Router, StackSource};
 use crate::rows::{
-    Attribute, DeviceId, Event, EventType, NOT_APPLICABLE, RANGE_END_PREFIX, REFUSAL_NAME, Row, StackCells, Value, key,
-    value,
+    Attribute, DeviceId, Event, EventType, LARGEST_NAME, NEWEST_NAME, NOT_APPLICABLE, RANGE_END_PREFIX, REFUSAL_NAME,
+    Row, StackCells, Value, key, value,
 };
 use crate::stack_text::StackTexts;
 use crate::tensor_words::TensorWords;
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
     Access, AccessMode, Action, BlockEvent, Device, KernelPhase, NoteEvent, NoteKind, Origin, Owners, PageSize, Phase,
-    Pool, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
+    Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -155,6 +155,19 @@ pub(crate) fn write_note(
             attributes.push(key::REQUESTED_SIZE, Value::Integer(size));
             attributes.push(key::FLAG, Value::Integer(flag));
             (Event::OomDetail, EventType::OOM_TRIGGER, Some(REFUSAL_NAME))
+        }
+        NoteKind::LiveAtRefusal { list, pool, address, size, made, step } => {
+            attributes.push(key::POOL, Value::Text(pool.name()));
+            attributes.push(key::POINTER, Value::Address(address));
+            attributes.push(key::SIZE, Value::Integer(size));
+            attributes.push(key::TIMESTAMP, Value::Integer(made.0));
+            if let Some(step) = step {
+                attributes.push(key::STEP, Value::Integer(u64::from(step)));
+            }
+            match list {
+                RefusalList::Newest => (Event::OomDetail, EventType::OOM_RECENT_ALLOC, Some(NEWEST_NAME)),
+                RefusalList::Largest => (Event::OomDetail, EventType::OOM_TOP_ALLOC, Some(LARGEST_NAME)),
+            }
         }
         NoteKind::Snapshot { name, memory } => {
             let sampled = usage.map(|lookup| lookup(note.device, note.at.time)).unwrap_or_default();
@@ -311,7 +324,7 @@ fn write_access(
     router.write(&row, StackId::NONE, source)
 }
 
-fn device_id(device: Device) -> DeviceId {
+pub(crate) fn device_id(device: Device) -> DeviceId {
     match device {
         Device::Cpu => DeviceId::Cpu,
         Device::Npu(number) => DeviceId::Npu(u32::from(number)),

@@ -73,6 +73,12 @@ macro_rules! records {
                     size: u64 as Varint,
                     protection: Protection as Byte,
                 } with Stack(stack: StackRef);
+                /// The C library or the kernel refused host memory; `flag` is a mapping's protection as in [`Protection`], else 0.
+                11 HOST_REFUSED HostRefused {
+                    call: HostCall as Byte,
+                    size: u64 as Varint,
+                    flag: u64 as Varint,
+                } with Stack(stack: StackRef);
                 /// `attributes`: for driver memory the low 8 bits are the module, the next 2 the page type (normal, huge, giant).
                 16 DEVICE_ALLOC DeviceAlloc {
                     space: Space as Byte,

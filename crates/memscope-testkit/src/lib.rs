@@ -22,7 +22,7 @@ pub use memscope_format::record::{
     UNKNOWN_DEVICE,
 };
 pub use memscope_format::record::{
-    DevAddr, FrameRecord, HostAddr, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice, StackRef,
+    DevAddr, FrameRecord, HostAddr, HostCall, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice, StackRef,
 };
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -233,6 +233,18 @@ impl SpoolBuilder {
             true,
             &Extended::HostRemap { old: HostAddr(old), old_size, new: HostAddr(new), new_size, stack },
         )
+    }
+
+    pub fn host_refused(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        call: HostCall,
+        (size, flag): (u64, u64),
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostRefused { call, size, flag, stack })
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of one record")]

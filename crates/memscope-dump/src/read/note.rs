@@ -5,7 +5,8 @@ use super::row::Refused;
 use crate::rows::{Event, EventType, NOT_APPLICABLE, RANGE_END_PREFIX, key, value};
 use crate::tensor_words::{dimensions_of, format_code, torch_type_code, type_code};
 use memscope_model::{
-    Access, AccessMode, AtbOperator, DevAddr, KernelPhase, Name, NameId, NoteKind, Phase, RefusedCall, SnapshotMemory,
+    Access, AccessMode, AtbOperator, DevAddr, KernelPhase, Name, NameId, NoteKind, Phase, Pool, RefusalList,
+    RefusedCall, SnapshotMemory, TimestampNs,
 };
 use std::borrow::Cow;
 
@@ -100,6 +101,17 @@ pub(crate) fn note_of<'a>(
             call: texts.text(key::FUNCTION).and_then(RefusedCall::from_name).unwrap_or(RefusedCall::MemAlloc),
             size: texts.number(key::REQUESTED_SIZE)?.unwrap_or(0),
             flag: texts.number(key::FLAG)?.unwrap_or(0),
+        },
+        (Event::OomDetail, EventType::OOM_RECENT_ALLOC | EventType::OOM_TOP_ALLOC) => NoteKind::LiveAtRefusal {
+            list: match event_type {
+                EventType::OOM_RECENT_ALLOC => RefusalList::Newest,
+                _ => RefusalList::Largest,
+            },
+            pool: texts.text(key::POOL).and_then(Pool::from_name).unwrap_or(Pool::Hal),
+            address: texts.number(key::POINTER)?.unwrap_or(0),
+            size: texts.number(key::SIZE)?.unwrap_or(0),
+            made: TimestampNs(texts.number(key::TIMESTAMP)?.unwrap_or(0)),
+            step: texts.small(key::STEP)?,
         },
         (Event::Snapshot, EventType::SNAPSHOT) => NoteKind::Snapshot {
             name: text,

@@ -10,7 +10,8 @@ use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, e
 use memscope_model::{Outcome, Process};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::{
-    AccessMode, HOST_DEVICE, LaneNumber, Phase, Protection, Space, SpoolBuilder, SystemKind, TaskLogLine, TensorOwner,
+    AccessMode, HOST_DEVICE, HostCall, LaneNumber, Phase, Protection, Space, SpoolBuilder, SystemKind, TaskLogLine,
+    TensorOwner,
 };
 use proptest::prelude::*;
 use std::fs;
@@ -35,6 +36,7 @@ enum Step {
     RangeStart { text: String },
     RangeEnd,
     Snapshot { device: u32, name: String },
+    HostRefused { call: usize, size: u64, node: u32 },
     Refused { space: u8, device: u32, size: u64, node: u32 },
     Launch { device: u32, name: u64, task: u32, runs: bool },
     Operator { slot: u64, path: String, name: String, node: u32 },
@@ -92,6 +94,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
         1 => (0u32..3, texts()).prop_map(|(device, name)| Step::Snapshot { device, name }),
         1 => (0u8..7, 0u32..3, size, node.clone())
             .prop_map(|(space, device, size, node)| Step::Refused { space, device, size, node }),
+        1 => (0usize..11, 1u64..1 << 40, node.clone()).prop_map(|(call, size, node)| Step::HostRefused { call, size, node }),
         2 => (0u32..3, 0u64..4, 0u32..1000, any::<bool>())
             .prop_map(|(device, name, task, runs)| Step::Launch { device, name, task, runs }),
         2 => (0u64..8, paths(), texts(), node.clone())
@@ -107,7 +110,7 @@ const PAGE: u64 = 4096;
 const APART: u64 = 100_000;
 
 fn build(steps: &[(usize, u64, Step)], spool: &mut SpoolBuilder) {
-    spool.config("c=20;py=20;cpu=1;npu=ffffffff;dump=15;level=3;dir=/tmp");
+    spool.config("c=20;py=20;cpu=1;npu=ffffffff;dump=15;level=3;analysis=8;oomk=3;dir=/tmp");
     let lanes = [spool.lane(31), spool.lane(32)];
     let log = spool.lane(33);
     for lane in lanes {
@@ -200,6 +203,9 @@ fn write_step(
         Step::Snapshot { device, name } => spool.snapshot(lane, ticks, *device, name),
         Step::Refused { space, device, size, node } => {
             spool.out_of_memory(lane, ticks, SPACES[usize::from(*space)], *device, *size, 0x403, *node)
+        }
+        Step::HostRefused { call, size, node } => {
+            spool.host_refused(lane, ticks, HostCall::ALL[*call], (*size, 3), *node)
         }
         Step::Launch { device, name, task, runs } => {
             spool.launch(lane, ticks).task(lane, ticks + 1, *device, 7, *task, *name);

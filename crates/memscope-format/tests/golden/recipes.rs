@@ -1,14 +1,14 @@
 //! What the golden spools of the present version hold: every type of record, and of each field its extremes and what is written
 //! relative to the record before.
 use memscope_testkit::{
-    AccessMode, DevAddr, Extended, HostAddr, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection, Space,
-    SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
+    AccessMode, DevAddr, Extended, HostAddr, HostCall, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection,
+    Space, SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
 };
 
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 7] = [
+pub(crate) const RECIPES: [(&str, Recipe); 8] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
@@ -16,6 +16,7 @@ pub(crate) const RECIPES: [(&str, Recipe); 7] = [
     ("damage", damage),
     ("forget", forget),
     ("aten", aten),
+    ("refused", refused),
 ];
 
 const SETTINGS: &str = "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;\
@@ -333,5 +334,20 @@ fn aten() -> SpoolBuilder {
             spool.end_generation(lane);
         }
     }
+    spool
+}
+
+/// Host memory that was not to be had.
+fn refused() -> SpoolBuilder {
+    let mut spool = spool();
+    let lane = spool.lane(4711);
+    stacks(&mut spool, lane);
+    spool.alloc(lane, 10, 0x5000, 64, 3);
+    for (number, size) in (0u64..).zip(SIZES) {
+        let call = HostCall::ALL[number as usize % HostCall::ALL.len()];
+        let flag = SIZES[SIZES.len() - 1 - number as usize];
+        spool.host_refused(lane, 100 * (number + 1), call, (size, flag), [0, 1, 3][number as usize % 3]);
+    }
+    spool.end_generation(lane).host_refused(lane, 5000, HostCall::Mmap, (1 << 40, 3), 1);
     spool
 }

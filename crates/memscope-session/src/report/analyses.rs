@@ -19,7 +19,9 @@ impl Analyses {
             true => UsageTally::at(&[PointInTime::MainReturned]),
             false => UsageTally::new(),
         };
-        Analyses { usage, asked_for: Analysts::of_run(&Analysis::of_recording(&settings), &Wishes::default()) }
+        let analysis = Analysis::of_recording(&settings);
+        let wishes = Wishes { oom_listed: analysis.oom, ..Wishes::default() };
+        Analyses { usage, asked_for: Analysts::of_run(&analysis, &wishes) }
     }
 
     /// Of dump files, which do not say what was recorded.

@@ -1,5 +1,5 @@
 //! The summary after a run or an export, and `info`: lines of text about recorded processes.
-use super::process::{Life, PoolReport, ProcessReport, Refusal, device_label};
+use super::process::{Life, PoolReport, ProcessReport};
 use super::quantity::{bytes, count, counted};
 use super::{tables, words};
 use crate::export::Batch;
@@ -235,11 +235,6 @@ fn process_lines(report: &ProcessReport) -> Vec<String> {
         shown_pools(report).map(|pool| format!("    {}{}", pool_line(pool, report.life), beside(pool, report))),
     );
     lines.extend(kernel_line(report).map(|line| format!("    {line}")));
-    lines.extend(report.refusals.iter().map(|refusal| format!("    {}", refusal_line(refusal))));
-    let more = report.outcome.refusals.saturating_sub(report.refusals.len() as u64);
-    if more > 0 {
-        lines.push(format!("    and {} for want of memory", counted(more, "more refusal", "more refusals")));
-    }
     lines.extend(shortcomings(report).into_iter().map(|line| format!("    {line}")));
     lines
 }
@@ -292,18 +287,6 @@ fn is_incomplete(report: &ProcessReport) -> bool {
     let outcome = &report.outcome;
     let whole = outcome.lost_events == 0 && outcome.stopped.is_none() && outcome.damage.is_empty();
     !whole || !report.unwritten.is_empty() || !report.notes.is_empty()
-}
-
-fn refusal_line(refusal: &Refusal) -> String {
-    let place = refusal.place.as_ref().map_or(String::new(), |place| format!(": {place}"));
-    format!(
-        "OUT OF MEMORY: {} refused {} after {:.3} s ({}, {} of the driver in use by this process){place}",
-        device_label(refusal.device),
-        bytes(refusal.bytes),
-        refusal.after_ns as f64 / 1e9,
-        refusal.function,
-        bytes(refusal.driver_bytes),
-    )
 }
 
 /// What the recording does not hold.
