@@ -419,7 +419,7 @@ fn of_many_steps_several_share_a_place() {
     let leak = only(&report);
     assert_eq!((leak.verdict, leak.bytes, leak.survivors.len()), (Verdict::Grows, 320_000, 625));
     assert!(leak.survivors.iter().all(|bytes| *bytes == 512));
-    let at_end_of = |step: u64| step * 64 + if step % 3 == 0 { 1000 } else { 0 };
+    let at_end_of = |step: u64| step * 64 + if step.is_multiple_of(3) { 1000 } else { 0 };
     let least = |place: u64| (place * 8 + 1..=place * 8 + 8).map(at_end_of).min().unwrap();
     assert!((0..).zip(&leak.live).all(|(place, live)| *live == least(place)));
 }
