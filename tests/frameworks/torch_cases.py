@@ -199,6 +199,9 @@ CURRENT_CASES = [
     Case("torch_npu out of memory", CURRENT, "torch_npu_oom.py", {"SIM_HBM_BYTES": "256M"}, extra=ran_out),
     OutOfMemoryCase("torch_npu out of memory, its report", CURRENT, "torch_out_of_memory.py", {"SIM_HBM_BYTES": "256M"},
                     options=("--call-stack=python,c",)),
+    OutOfMemoryCase("torch_npu out of memory, expandable segments", CURRENT, "torch_out_of_memory.py",
+                    {"SIM_HBM_BYTES": "256M", "PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"},
+                    options=("--call-stack=python,c", "--analysis=oom")),
     Case("torch_npu DDP, two ranks", CURRENT, "torch_npu_ddp.py", ranks=2),
     TorchrunCase("torch_npu torchrun, three ranks", CURRENT, "torchrun_mlp.py", ranks=TORCHRUN_RANKS),
 ]
