@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 
 use memscope_session::brand::Brand;
+use memscope_session::compare::CompareWishes;
 use memscope_session::export::ExportWishes;
 use memscope_session::settings::Settings;
 
@@ -27,8 +28,10 @@ pub enum Intent {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompareSettings {
-    pub base: PathBuf,
-    pub compared: PathBuf,
+    pub wishes: CompareWishes,
+    /// Absolute.
+    pub output_dir: PathBuf,
+    pub json: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

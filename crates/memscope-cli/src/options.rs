@@ -255,7 +255,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         names: &["compare"],
         shorts: &[],
         value: None,
-        help: "Compare two earlier runs, named by --input, instead of running a program",
+        help: "Compare two earlier runs, named by --input, operator by operator (--level=op) or kernel by kernel \
+               (--level=kernel), or two steps of one, instead of running a program; --json for programs",
     },
     OptionSpec {
         id: OptionId::Input,
@@ -263,10 +264,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         shorts: &['i'],
         value: Some(ValueSpec {
             placeholder: "BASE,COMPARE",
-            allowed: "two existing paths separated by a comma, together at most 4096 characters",
+            allowed: "two existing paths separated by a comma, together at most 4096 characters, or one with \
+                      --steps=BASE,COMPARE",
             offer: Offer::Path,
         }),
-        help: "The two results for --compare, e.g. --input=/home/a/run1,/home/a/run2",
+        help: "What --compare compares: directories or csv or db files, e.g. --input=/home/a/run1,/home/a/run2, or one and \
+               two steps of it, e.g. --input=/home/a/run1 --steps=2,3",
     },
     OptionSpec {
         id: OptionId::All,
@@ -477,6 +480,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
              decompose, inefficient, oom",
         )),
         options: &[
+            OptionId::At,
             OptionId::Json,
             OptionId::FailOn,
             OptionId::LogLevel,

@@ -12,10 +12,6 @@ pub(crate) static PENDING: &[Pending] = &[
         note: "--watch has no effect in this version; the program runs without watching",
     },
     Pending {
-        applies: |settings| settings.analysis.decompose,
-        note: "--analysis=decompose has no effect in this version; the events it needs are recorded",
-    },
-    Pending {
         applies: |settings| settings.analysis.inefficient,
         note: "--analysis=inefficient has no effect in this version; the events it needs are recorded",
     },

@@ -3,6 +3,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use memscope_session::brand::Brand;
+use memscope_session::compare::{CompareWishes, Side};
 use memscope_session::export::ExportWishes;
 use memscope_session::settings::values::{self, Clearable, Events, Refused, Watch};
 use memscope_session::settings::{
@@ -55,9 +56,7 @@ impl Resolution {
                 Ok(Self { intent, log_level: draft.log_level(), notes: Vec::new() })
             }
             _ if draft.compare => {
-                let allowed = options::option(OptionId::Input).allowed();
-                let (base, compared) = draft.inputs.clone().ok_or(UsageError::CompareWithoutInput { allowed })?;
-                let intent = Intent::Compare(CompareSettings { base, compared });
+                let intent = Intent::Compare(draft.comparison(brand)?);
                 Ok(Self { intent, log_level: draft.log_level(), notes: Vec::new() })
             }
             Words::Nothing => Err(UsageError::NoProgram { command: brand.name() }),
@@ -105,12 +104,18 @@ fn sub_command(
     }
     let expected = spec.operand.map_or("nothing after it", |(_, what)| what).to_owned();
     let wrong = |given: String| UsageError::BadOperands { command: spec.name, expected: expected.clone(), given };
+    let wrong_use = |wrong_use: WrongUse| match wrong_use {
+        WrongUse::NothingToCompare => wrong(String::from("only one was given")),
+        WrongUse::OnlyDiffTakesTwo { option } => UsageError::OnlyDiffTakesTwo { option, command: spec.name },
+        WrongUse::TotalIsNoMoment => UsageError::TotalIsNoMoment { command: spec.name },
+    };
     let most = spec.most_operands();
     if operands.len() > most {
         return Err(wrong(format!("{} is too much", quoted(&operands[most]))));
     }
     if spec.id == SubCommand::Analyze {
-        let settings = draft.analyze.settings(operands, draft.view.json());
+        let mut settings = draft.analyze.settings(operands, draft.view.json());
+        settings.wishes.at = draft.view.moment().map_err(wrong_use)?;
         if settings.paths.is_empty() {
             return Err(wrong(String::from("none was given")));
         }
@@ -149,10 +154,7 @@ fn sub_command(
         SubCommand::Top | SubCommand::Tree | SubCommand::Flamegraph | SubCommand::Diff => {
             let second = second.map(recording).transpose()?;
             let view = draft.view.settings(spec.id, recording(operand()?)?, second);
-            Intent::View(view.map_err(|wrong_use| match wrong_use {
-                WrongUse::NothingToCompare => wrong(String::from("only one was given")),
-                WrongUse::OnlyDiffTakesTwo { option } => UsageError::OnlyDiffTakesTwo { option, command: spec.name },
-            })?)
+            Intent::View(view.map_err(wrong_use)?)
         }
         SubCommand::Completions => Intent::Completions(match operand()?.to_str() {
             Some("bash") => Shell::Bash,
@@ -190,7 +192,7 @@ struct Draft {
     quiet: bool,
     compare: bool,
     all: bool,
-    inputs: Option<(PathBuf, PathBuf)>,
+    inputs: Option<Vec<PathBuf>>,
     view: ViewDraft,
     analyze: AnalyzeDraft,
 }
@@ -283,6 +285,32 @@ impl Draft {
         }
     }
 
+    /// `--compare`: two inputs, or two steps of one; with two inputs, a step of both, or one of each.
+    fn comparison(&self, brand: Brand) -> Result<CompareSettings, UsageError> {
+        let allowed = options::option(OptionId::Input).allowed();
+        let inputs = self.inputs.as_deref().ok_or(UsageError::CompareWithoutInput { allowed })?;
+        let (base, compared) = match inputs {
+            [base, compared] => (base, compared),
+            [one] if self.steps.len() >= 2 => (one, one),
+            _ => return Err(UsageError::CompareWithOneInput),
+        };
+        let steps = match self.steps[..] {
+            [] => (None, None),
+            [both] => (Some(both), Some(both)),
+            [base, compared] => (Some(base), Some(compared)),
+            _ => return Err(UsageError::CompareSteps { given: self.steps.len() }),
+        };
+        let side = |path: &PathBuf, step| Side { path: path.clone(), step };
+        let wishes = CompareWishes { base: side(base, steps.0), compared: side(compared, steps.1), level: self.level };
+        Ok(CompareSettings { wishes, output_dir: self.output_dir(brand)?, json: self.view.json() })
+    }
+
+    /// Absolute.
+    fn output_dir(&self, brand: Brand) -> Result<PathBuf, UsageError> {
+        let output = self.output.clone().unwrap_or_else(|| PathBuf::from(brand.default_output_dir()));
+        std::path::absolute(&output).map_err(|error| UsageError::NoWorkingDirectory { reason: error.to_string() })
+    }
+
     fn into_run(mut self, words: ProgramWords, brand: Brand) -> Result<Resolution, UsageError> {
         let mut notes = Vec::new();
         let ProgramWords { program, arguments, protected } = words;
@@ -300,9 +328,7 @@ impl Draft {
         if self.all {
             notes.push(String::from("--all is used with info only; it has no effect here"));
         }
-        let output = self.output.clone().unwrap_or_else(|| PathBuf::from(brand.default_output_dir()));
-        let output_dir = std::path::absolute(&output)
-            .map_err(|error| UsageError::NoWorkingDirectory { reason: error.to_string() })?;
+        let output_dir = self.output_dir(brand)?;
         let settings = Settings {
             program,
             arguments,

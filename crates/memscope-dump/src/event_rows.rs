@@ -324,7 +324,7 @@ fn write_access(
     router.write(&row, StackId::NONE, source)
 }
 
-fn device_id(device: Device) -> DeviceId {
+pub(crate) fn device_id(device: Device) -> DeviceId {
     match device {
         Device::Cpu => DeviceId::Cpu,
         Device::Npu(number) => DeviceId::Npu(u32::from(number)),

@@ -72,6 +72,8 @@ pub struct Ledger {
     /// What could not be read.
     pub damage: Vec<Damage>,
     steps: Steps,
+    /// Before `start` or after `stop`: of what happens then, files tell only frees.
+    stopped: bool,
     books: LedgerBooks,
     ids: u64,
     blocks: u64,
@@ -239,6 +241,8 @@ impl Ledger {
     ) -> ControlFlow<()> {
         match kind {
             NoteKind::RangeStart { id, text } => self.steps.range_start(id, text),
+            // Neither is within what it bounds.
+            NoteKind::StartTrace | NoteKind::StopTrace => self.stopped = true,
             NoteKind::OutOfMemory { call, size, .. } => self.refuse(now, device, call, size),
             NoteKind::Kernel { phase, name, task, .. } => {
                 let counts = &mut self.outcome.kernels;
@@ -261,6 +265,7 @@ impl Ledger {
         match kind {
             NoteKind::RangeEnd { id, .. } => self.steps.range_end(id),
             NoteKind::Step(_) => self.steps.mark(),
+            NoteKind::StartTrace => self.stopped = false,
             _ => {}
         }
         flow
@@ -303,7 +308,14 @@ impl Ledger {
     }
 
     pub fn state(&self) -> State<'_> {
-        State { stacks: &self.stacks, names: &self.names, owners: &self.owners, steps: &self.steps, books: &self.books }
+        State {
+            stacks: &self.stacks,
+            names: &self.names,
+            owners: &self.owners,
+            steps: &self.steps,
+            chosen: !self.stopped,
+            books: &self.books,
+        }
     }
 
     fn moment(&mut self, now: Circumstances) -> Moment {
@@ -476,5 +488,22 @@ mod tests {
         let outcome = ledger.outcome();
         let steps: Vec<_> = outcome.live_blocks().map(|block| outcome.steps.number(block.made.step)).collect();
         assert_eq!(steps, [Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn the_chosen_time_is_between_start_and_stop() {
+        let mut ledger = Ledger::new();
+        let mut told = Vec::new();
+        let mut keep = |_: &TraceEvent<'_>, state: &State<'_>| {
+            told.push(state.chosen);
+            ControlFlow::Continue(())
+        };
+        let sinks: &mut [&mut dyn TraceSink] = &mut [&mut keep];
+        assert!(ledger.malloc(at(1), block(None, 0x100, 10), sinks).is_continue());
+        for (time, kind) in [(2, NoteKind::StopTrace), (3, NoteKind::AclInit), (4, NoteKind::StartTrace)] {
+            assert!(ledger.note(at(time), Device::Npu(1), kind, sinks).is_continue());
+        }
+        assert!(ledger.free(at(5), end(None, 0x100), sinks).is_continue());
+        assert_eq!(told, [true, false, false, false, true]);
     }
 }

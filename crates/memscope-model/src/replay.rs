@@ -112,7 +112,8 @@ impl Delivery {
 
     #[inline]
     fn state<'s>(&'s self, books: &'s dyn state::Books, stacks: &'s Stacks, names: &'s Names) -> State<'s> {
-        State { stacks, names, owners: &self.owners, steps: &self.steps, books }
+        let chosen = self.gate.is_open();
+        State { stacks, names, owners: &self.owners, steps: &self.steps, chosen, books }
     }
 
     #[inline]

@@ -20,6 +20,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod atb;
+mod claims;
 mod clock;
 mod config;
 pub mod control;

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analyze;
+pub mod compare;
 pub mod device_usage;
 pub mod environment;
 pub mod export;

@@ -22,7 +22,7 @@ pub fn carry_out(intent: &Intent, printer: &Printer) -> ExitCode {
         Intent::Completions(shell) => Ok(printer.document(&documents::completions(brand, *shell))),
         Intent::ManPage => documents::man_page(brand).map(|page| printer.document(&page)).map_err(Into::into),
         Intent::Run(settings) => run::run(settings, printer),
-        Intent::Compare(settings) => Ok(compare::run(settings, printer)),
+        Intent::Compare(settings) => compare::run(settings, printer),
         Intent::Export(settings) => export::run(settings, printer),
         Intent::Info(settings) => info::run(settings, printer),
         Intent::Analyze(settings) => analyze::run(settings, printer),

@@ -292,21 +292,6 @@ fn forget() -> SpoolBuilder {
     spool
 }
 
-/// Host memory that was not to be had.
-fn refused() -> SpoolBuilder {
-    let mut spool = spool();
-    let lane = spool.lane(4711);
-    stacks(&mut spool, lane);
-    spool.alloc(lane, 10, 0x5000, 64, 3);
-    for (number, size) in (0u64..).zip(SIZES) {
-        let call = HostCall::ALL[number as usize % HostCall::ALL.len()];
-        let flag = SIZES[SIZES.len() - 1 - number as usize];
-        spool.host_refused(lane, 100 * (number + 1), call, (size, flag), [0, 1, 3][number as usize % 3]);
-    }
-    spool.end_generation(lane).host_refused(lane, 5000, HostCall::Mmap, (1 << 40, 3), 1);
-    spool
-}
-
 /// Operators of Aten, nested and not ended, and the tensors they are given.
 fn aten() -> SpoolBuilder {
     let mut spool = spool();
@@ -349,5 +334,20 @@ fn aten() -> SpoolBuilder {
             spool.end_generation(lane);
         }
     }
+    spool
+}
+
+/// Host memory that was not to be had.
+fn refused() -> SpoolBuilder {
+    let mut spool = spool();
+    let lane = spool.lane(4711);
+    stacks(&mut spool, lane);
+    spool.alloc(lane, 10, 0x5000, 64, 3);
+    for (number, size) in (0u64..).zip(SIZES) {
+        let call = HostCall::ALL[number as usize % HostCall::ALL.len()];
+        let flag = SIZES[SIZES.len() - 1 - number as usize];
+        spool.host_refused(lane, 100 * (number + 1), call, (size, flag), [0, 1, 3][number as usize % 3]);
+    }
+    spool.end_generation(lane).host_refused(lane, 5000, HostCall::Mmap, (1 << 40, 3), 1);
     spool
 }

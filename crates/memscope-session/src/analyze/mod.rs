@@ -3,20 +3,24 @@
 //! [`ANALYSES`] is the one table of them. Each has a module here that gives the report of `memscope-analysis`, which is
 //! numbers, its names, and is two views of it: lines for a person and JSON for a program. All that are asked for share one
 //! pass over a trace ([`Analysts`]).
+mod decompose;
+mod fluctuation;
 pub mod oom;
 mod reading;
+mod shares;
 
 use std::fmt;
 use std::num::NonZeroU16;
 use std::path::Path;
 
-use memscope_model::{Outcome, TraceInfo, TraceSink};
+use memscope_model::{Outcome, TimestampNs, TraceInfo, TraceSink};
 use serde_json::{Value, json};
 
 use crate::keeper::oom_kills::{self, OomKill};
 use crate::settings::Analysis;
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
+use crate::views::reading::At;
 
 pub use reading::{AnalyzeError, Analyzed, AnalyzedProcess, analyze};
 
@@ -64,14 +68,31 @@ impl fmt::Debug for Row {
     }
 }
 
-pub static ANALYSES: [Row; 1] = [Row {
-    kind: Kind::Oom,
-    word: "oom",
-    answers: "what was going on when memory ran out",
-    // Always: nobody knows beforehand.
-    in_report: |_| true,
-    begin: oom::begin,
-}];
+pub static ANALYSES: [Row; 3] = [
+    Row {
+        kind: Kind::Fluctuation,
+        word: "fluctuation",
+        answers: "how memory goes up and down within steps, what held it at the peak, what pools reserve without using it",
+        // The first sign of a leak.
+        in_report: |analysis| analysis.leaks,
+        begin: fluctuation::begin,
+    },
+    Row {
+        kind: Kind::Decompose,
+        word: "decompose",
+        answers: "what memory is made of, by owner: at the peak, at the end of each step, at any moment",
+        in_report: |analysis| analysis.decompose,
+        begin: decompose::begin,
+    },
+    Row {
+        kind: Kind::Oom,
+        word: "oom",
+        answers: "what was going on when memory ran out",
+        // Always: nobody knows beforehand.
+        in_report: |_| true,
+        begin: oom::begin,
+    },
+];
 
 /// Their words, in the order of the table.
 pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inefficient", "oom"];
@@ -79,6 +100,12 @@ pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inef
 /// What the user wants of them beyond their names.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Wishes {
+    /// The moment that is decomposed.
+    pub at: At,
+    /// When the recording at hand began: moments may be told from there.
+    pub recording_start: TimestampNs,
+    /// How much will be told of it.
+    pub detail: Detail,
     /// Of an out of memory: how many blocks and call sites are listed; `None` if nobody asked.
     pub oom_listed: Option<NonZeroU16>,
 }
@@ -125,9 +152,10 @@ pub trait Report: fmt::Debug + Send {
 }
 
 /// How much is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Detail {
     /// After a run, among other things: what the user should know, nothing if there is nothing to know.
+    #[default]
     Brief,
     /// It was asked for.
     Full,
@@ -136,6 +164,13 @@ pub enum Detail {
 /// What a trace would need for an analysis and does not have, and how to get it: a sentence without a full stop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lacking(pub String);
+
+/// Of a trace without a single block.
+fn no_memory() -> Lacking {
+    Lacking(String::from(
+        "there is no allocation in it; --events=alloc,free records them, and --device which memory they are of",
+    ))
+}
 
 /// What became of one analysis of a trace.
 pub type Conclusion = (Kind, Result<Box<dyn Report>, Lacking>);

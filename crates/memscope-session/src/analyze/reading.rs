@@ -1,10 +1,11 @@
 //! From recordings and dump files on disk to reports.
-use super::{Analysts, Conclusion, Ended, Kind, Wishes};
+use super::{Analysts, Conclusion, Detail, Ended, Kind, Wishes};
 use crate::usage_error::quoted;
 use crate::views::merged::Naming;
+use crate::views::reading::At;
 use crate::workers;
 use memscope_dump::{Source, Sources, sources};
-use memscope_model::{ModelError, TraceInfo};
+use memscope_model::{ModelError, Status, TimestampNs, TraceInfo};
 use memscope_symbols::{Symbolizer, Symbols};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -88,7 +89,12 @@ fn one(
     progress: &mut dyn FnMut(f64),
 ) -> Result<AnalyzedProcess, ModelError> {
     let Source { path, mut trace } = source;
-    let mut analysts = Analysts::new(kinds, wishes);
+    // Dump files say when they begin once their first row is known.
+    if matches!(wishes.at, At::After(_)) {
+        while trace.info().start == TimestampNs::default() && trace.step(&mut [])? == Status::More {}
+    }
+    let wishes = Wishes { recording_start: trace.info().start, detail: Detail::Full, ..wishes.clone() };
+    let mut analysts = Analysts::new(kinds, &wishes);
     let outcome = trace.run(&mut analysts.sinks().collect::<Vec<_>>(), progress)?;
     let mut symbolizer = Symbolizer::sharing(symbols);
     let mut naming = Naming::new(trace.stacks(), &mut symbolizer);

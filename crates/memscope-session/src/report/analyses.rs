@@ -20,7 +20,7 @@ impl Analyses {
             false => UsageTally::new(),
         };
         let analysis = Analysis::of_recording(&settings);
-        let wishes = Wishes { oom_listed: analysis.oom };
+        let wishes = Wishes { oom_listed: analysis.oom, ..Wishes::default() };
         Analyses { usage, asked_for: Analysts::of_run(&analysis, &wishes) }
     }
 
