@@ -17,6 +17,7 @@ mod fluctuation;
 mod held;
 mod holders;
 mod inefficient;
+pub mod leaks;
 mod main_program;
 pub mod oom;
 mod point_in_time;

@@ -126,6 +126,9 @@ fn sub_command(
         if settings.write && settings.named != [Kind::Inefficient] {
             return Err(UsageError::WriteOfWhat);
         }
+        if settings.wishes.marks.as_ref().is_some_and(|marks| marks.text.is_empty()) {
+            return Err(wrong(String::from("--start-index counts the marks of a text: give it with --mstx-info=TEXT")));
+        }
         return Ok(Intent::Analyze(settings));
     }
     let second = operands.get(1).cloned();
@@ -282,6 +285,8 @@ impl Draft {
             | OptionId::Svg
             | OptionId::Json => self.view.apply(id, text)?,
             OptionId::FailOn
+            | OptionId::MstxInfo
+            | OptionId::StartIndex
             | OptionId::MemSize
             | OptionId::InefficientType
             | OptionId::IdleThreshold

@@ -241,6 +241,7 @@ fn mistakes_are_told_in_a_line_and_nothing_is_written() {
     let before = fs::read(&csv).unwrap();
     for (words, expected) in [
         (&["analyze", "--write"][..], "--write adds what inefficient finds"),
+        (&["analyze", "leaks", "inefficient", "--write"], "--write adds what inefficient finds"),
         (&["analyze", "inefficient", "--idle-threshold=0"], "out of range"),
         (&["analyze", "inefficient", "--mem-size=-1"], "not a number"),
         (&["analyze", "inefficient", "--inefficient-type=early"], "early_allocation, late_deallocation"),
