@@ -222,6 +222,96 @@ fn results_are_added_to_a_file_and_earlier_ones_stay() {
     }
 }
 
+/// As the existing tool writes them: a block when it ends, with all its accesses, then the rest; two threads, one operator
+/// inside another. Block 2 is early, because block 1 is freed by thread 36 meanwhile, and an access to a view of it comes
+/// after three operators; block 3, at the address of block 1, is used by the operator that allocates it.
+const EXISTING_TOOL: &str = r#"ID,Event,Event Type,Name,Timestamp(ns),Process Id,Thread Id,Device Id,Ptr,Attr,Call Stack(Python),Call Stack(C)
+1,MALLOC,PTA,N/A,1764753084000000100,31,35,0,0x000012c041200000,"{allocation_id:1,addr:0x000012c041200000,size:512,used:512,total:20971520,owner:PTA@ops}",,
+6,FREE,PTA,N/A,1764753084000000600,31,36,0,0x000012c041200000,"{allocation_id:1,addr:0x000012c041200000,size:512,used:1024,total:20971520}",,
+8,MALLOC,PTA,N/A,1764753084000000800,31,35,0,0x000012c041200000,"{allocation_id:3,addr:0x000012c041200000,size:256,used:1280,total:20971520,owner:PTA@ops}",,
+9,ACCESS,WRITE,torch._ops.aten.addmm.default,1764753084000000900,31,35,0,0x000012c041200000,"{allocation_id:3,addr:0x000012c041200000,size:24,type:PTA,dtype:torch.float32,shape:torch.Size([2, 3])}",,
+21,FREE,PTA,N/A,1764753084000002100,31,35,0,0x000012c041200000,"{allocation_id:3,addr:0x000012c041200000,size:256,shadow:true}",,
+3,MALLOC,PTA,N/A,1764753084000000300,31,35,0,0x000012c041202400,"{allocation_id:2,addr:0x000012c041202400,size:1024,used:1536,total:20971520,owner:PTA@weight@ops}",,
+13,ACCESS,READ,torch._ops.aten.mm.default,1764753084000001300,31,35,0,0x000012c041202440,"{allocation_id:2,addr:0x000012c041202440,size:24,type:PTA,dtype:torch.float32,shape:torch.Size([2, 3])}",,
+20,ACCESS,READ,torch._ops.aten.mm.default,1764753084000002000,31,36,0,0x000012c041202400,"{allocation_id:2,addr:0x000012c041202400,size:24,type:PTA,dtype:torch.float32,shape:torch.Size([2, 3])}",,
+2,OP_LAUNCH,ATEN_START,torch._ops.aten.empty.memory_format,1764753084000000200,31,35,0,N/A,,,
+4,OP_LAUNCH,ATEN_END,torch._ops.aten.empty.memory_format,1764753084000000400,31,35,0,N/A,,,
+5,OP_LAUNCH,ATEN_START,torch._ops.aten.linear.default,1764753084000000500,31,35,0,N/A,,,
+7,OP_LAUNCH,ATEN_START,torch._ops.aten.addmm.default,1764753084000000700,31,35,0,N/A,,,
+10,OP_LAUNCH,ATEN_END,torch._ops.aten.addmm.default,1764753084000001000,31,35,0,N/A,,,
+11,OP_LAUNCH,ATEN_END,torch._ops.aten.linear.default,1764753084000001100,31,35,0,N/A,,,
+12,OP_LAUNCH,ATEN_START,torch._ops.aten.mm.default,1764753084000001200,31,35,0,N/A,,,
+14,OP_LAUNCH,ATEN_END,torch._ops.aten.mm.default,1764753084000001400,31,35,0,N/A,,,
+15,OP_LAUNCH,ATEN_START,torch._ops.aten.relu.default,1764753084000001500,31,35,0,N/A,,,
+16,OP_LAUNCH,ATEN_START,torch._ops.aten.relu.default,1764753084000001600,31,36,0,N/A,,,
+17,OP_LAUNCH,ATEN_END,torch._ops.aten.relu.default,1764753084000001700,31,36,0,N/A,,,
+18,OP_LAUNCH,ATEN_END,torch._ops.aten.relu.default,1764753084000001800,31,35,0,N/A,,,
+19,OP_LAUNCH,ATEN_START,torch._ops.aten.mm.default,1764753084000001900,31,36,0,N/A,,,
+22,OP_LAUNCH,ATEN_END,torch._ops.aten.mm.default,1764753084000002200,31,36,0,N/A,,,
+"#;
+
+/// All attributes are strings, and there is no key.
+fn to_database(path: &Path, csv: &str) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+    let mut lines = csv.lines();
+    let columns: Vec<String> = lines.next().unwrap().split(',').map(|name| format!("\"{name}\"")).collect();
+    connection.execute(&format!("CREATE TABLE memscope_dump ({})", columns.join(",")), ()).unwrap();
+    for line in lines {
+        let mut parts = line.split('"');
+        let mut cells: Vec<String> = parts.next().unwrap().split(',').map(str::to_owned).collect();
+        cells.truncate(9);
+        let attributes = parts.next().unwrap_or("{}").trim_matches(['{', '}']).replace("], ", "],");
+        let mut pairs: Vec<String> = Vec::new();
+        for part in attributes.split(',') {
+            match part.split_once(':') {
+                Some((key, value)) => pairs.push(format!("\"{key}\":\"{value}\"")),
+                // A shape has commas.
+                None => {
+                    if let Some(last) = pairs.last_mut() {
+                        last.insert_str(last.len() - 1, &format!(",{part}"));
+                    }
+                }
+            }
+        }
+        cells.extend([format!("{{{}}}", pairs.join(",")), String::new(), String::new()]);
+        let insert = "INSERT INTO memscope_dump VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)";
+        connection.execute(insert, rusqlite::params_from_iter(cells)).unwrap();
+    }
+}
+
+#[test]
+fn files_of_the_existing_tool_are_judged_and_added_to_as_they_are() {
+    let root = tempfile::tempdir().unwrap();
+    let (csv, db) = (root.path().join("memscope_dump_1.csv"), root.path().join("memscope_dump_1.db"));
+    fs::write(&csv, EXISTING_TOOL).unwrap();
+    to_database(&db, EXISTING_TOOL);
+    for file in [&csv, &db] {
+        let found = report(file, &["--idle-threshold=1"]);
+        assert_eq!((&found["operators"], &found["accesses"]), (&6.into(), &3.into()));
+        let list = found["inefficient"].as_array().unwrap();
+        let brief: Vec<(&str, u64, u64, &str)> = list
+            .iter()
+            .map(|one| {
+                let worst = &one["worst"];
+                let number = |value: &Value| value.as_u64().unwrap();
+                let (block, operators) = (number(&worst["allocation_id"]), number(&worst["operators"]));
+                (one["type"].as_str().unwrap(), block, operators, worst["to"].as_str().unwrap())
+            })
+            .collect();
+        let mm = "torch._ops.aten.mm.default";
+        assert_eq!(brief, [("temporary_idleness", 2, 2, mm), ("early_allocation", 2, 1, mm)]);
+        assert_eq!(list[1]["owner"], "PTA@weight@ops");
+        let output = run(&["analyze", "inefficient", "--idle-threshold=1", "--write"], file);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let expected = EXISTING_TOOL
+        .replace("owner:PTA@weight@ops}", "owner:PTA@weight@ops,inefficient_type:early_allocation,temporary_idleness}");
+    assert_eq!(fs::read_to_string(&csv).unwrap(), expected);
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
+    assert_eq!(report(&csv, &[]), report(&db, &[]));
+}
+
 #[test]
 fn what_was_to_fail_fails() {
     let root = recorded(|spool| training(spool, 4));
