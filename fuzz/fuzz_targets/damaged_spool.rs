@@ -1,8 +1,8 @@
 //! A sound recording with arbitrary places overwritten: what is intact must be exported, and nothing may panic or hang.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use memscope_format::layout::{EVENTS_FILE, WINDOWS_FILE};
 use memscope_fuzz::{export_both, sound_recording};
+use memscope_format::layout::{EVENTS_FILE, WINDOWS_FILE};
 
 fuzz_target!(|damage: (Vec<(u16, u8)>, Vec<(u32, u8)>, Option<u16>)| {
     let (in_events, in_windows, cut) = damage;

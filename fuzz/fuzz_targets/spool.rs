@@ -1,8 +1,8 @@
 //! Both files of a spool made of arbitrary bytes behind a valid start: reading and exporting must end, without panic.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use memscope_format::layout::{EVENTS_FILE, WINDOWS_FILE};
 use memscope_fuzz::{export_both, header_page};
+use memscope_format::layout::{EVENTS_FILE, WINDOWS_FILE};
 
 fuzz_target!(|data: (Vec<u8>, Vec<u8>, u8)| {
     let (windows, events, count) = data;
