@@ -133,10 +133,10 @@ fn main() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let usage = || String::from("usage: training DIR EVENTS device|mixed [changed]");
-    let (&[directory, events, kind], changed) = (match words.as_slice() {
+    let (&[directory, events, kind], changed) = match words.as_slice() {
         [rest @ .., "changed"] => (<&[&str; 3]>::try_from(rest).map_err(|_| usage())?, true),
         all => (<&[&str; 3]>::try_from(all).map_err(|_| usage())?, false),
-    });
+    };
     if !["device", "mixed"].contains(&kind) {
         return Err(usage());
     }
