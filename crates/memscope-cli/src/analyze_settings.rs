@@ -42,14 +42,14 @@ impl AnalyzeDraft {
     pub(crate) fn apply(&mut self, id: OptionId, text: &str) -> Result<(), Refused> {
         let inefficient = &mut self.wishes.inefficient;
         match id {
-            OptionId::MemSize => inefficient.least_bytes = values::least_size(text)?,
-            OptionId::InefficientType => inefficient.kinds = values::inefficient_types(text)?,
-            OptionId::IdleThreshold => inefficient.idle_threshold = values::idle_threshold(text)?,
-            OptionId::Write => self.write = true,
             OptionId::FailOn => self.fail_on = kinds(text)?,
             OptionId::MstxInfo if text.trim().is_empty() => return Err(refused(text)),
             OptionId::MstxInfo => self.marks().text = text.to_owned(),
             OptionId::StartIndex => self.marks().start = text.parse().map_err(|_| refused(text))?,
+            OptionId::MemSize => inefficient.least_bytes = values::least_size(text)?,
+            OptionId::InefficientType => inefficient.kinds = values::inefficient_types(text)?,
+            OptionId::IdleThreshold => inefficient.idle_threshold = values::idle_threshold(text)?,
+            OptionId::Write => self.write = true,
             _ => {}
         }
         Ok(())

@@ -123,11 +123,11 @@ fn sub_command(
         if let Some(missing) = settings.paths.iter().find(|path| !path.exists()) {
             return Err(wrong(format!("{} does not exist", quoted(missing))));
         }
-        if settings.write && settings.named != [Kind::Inefficient] {
-            return Err(UsageError::WriteOfWhat);
-        }
         if settings.wishes.marks.as_ref().is_some_and(|marks| marks.text.is_empty()) {
             return Err(wrong(String::from("--start-index counts the marks of a text: give it with --mstx-info=TEXT")));
+        }
+        if settings.write && settings.named != [Kind::Inefficient] {
+            return Err(UsageError::WriteOfWhat);
         }
         return Ok(Intent::Analyze(settings));
     }
