@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
 
-    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,device,reading,export] [--huge] [--instructions] [--check]
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,device,reading,compare,export] [--huge] [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
 environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to
@@ -19,6 +19,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import comparison
 import devices
 import export
 import figures
@@ -30,7 +31,7 @@ import report
 import tools
 from tools import Workload
 
-SECTIONS = ("pair", "py", "whole", "torch", "live", "device", "reading", "export")
+SECTIONS = ("pair", "py", "whole", "torch", "live", "device", "reading", "compare", "export")
 # The sections that need the peers and their packages.
 WITH_PEERS = {"pair", "py", "whole", "torch"}
 
@@ -192,6 +193,8 @@ def main():
             all_figures += figures.live_figures(by_name["live"])
         if "reading" in sections:
             all_figures += reading.run(stage, repetitions, scratch)
+        if "compare" in sections:
+            all_figures += comparison.run(stage, repetitions, scratch)
         if "export" in sections:
             more, exports = export.run(stage, repetitions, scratch)
             all_figures += more
