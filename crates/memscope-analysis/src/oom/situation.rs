@@ -171,12 +171,15 @@ fn cut(list: &mut Vec<Block>, listed: usize, rank: Rank) {
     list.truncate(listed);
 }
 
+/// Hands each live block to the function it is given.
+type LiveBlocks<'l> = dyn FnMut(&mut dyn FnMut(&Block)) + 'l;
+
 /// What the blocks of `device`, which `for_each_live` gives among others, come to.
 pub(super) fn gather(
     device: Device,
     now: TimestampNs,
     pools: &[PoolUsage],
-    for_each_live: &mut dyn FnMut(&mut dyn FnMut(&Block)),
+    for_each_live: &mut LiveBlocks<'_>,
     series: &dyn Fn(Pool) -> Option<Series>,
     listed: usize,
 ) -> Situation {

@@ -226,6 +226,9 @@ impl DeviceView {
                 row[column] = owner.bytes();
             }
         }
+        if rows.is_empty() {
+            return Vec::new();
+        }
         let mut rows: Vec<_> = rows.into_iter().collect();
         rows.sort_by_key(|(_, values)| std::cmp::Reverse(values.iter().copied().max()));
         let all = counted(self.steps.len() as u64, "step", "steps");

@@ -332,6 +332,7 @@ impl PoolView {
         if let Some(worst) = self.most_unused.as_ref() {
             let reservation = worst.reservation().unwrap_or_default();
             lines.push(format!("  most unused: {} {}: {reservation}", bytes(worst.bytes), worst.when()));
+            lines.extend(self.unused_in_steps());
             lines.push(String::from(
                 "  (how large a single request would still have fitted is not known: pools do not tell how their free \
                  memory is cut)",
@@ -339,6 +340,14 @@ impl PoolView {
         }
         lines.extend(self.over_time_lines(view));
         lines
+    }
+
+    /// While a program begins it reserves what it is going to use; later that is another matter.
+    fn unused_in_steps(&self) -> Option<String> {
+        let settled = self.per_step.iter().filter(|used| used.step > 1);
+        let worst = settled.max_by_key(|used| (used.most_unused_bytes, std::cmp::Reverse(used.step)))?;
+        let (unused, step) = (bytes(worst.most_unused_bytes), worst.step);
+        Some(format!("  most unused within a step, from the second on: {unused}, in step {step}"))
     }
 
     /// The pieces of time, some together, in so few rows that they can be read.
