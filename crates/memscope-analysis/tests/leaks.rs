@@ -38,9 +38,9 @@ fn only(report: &LeakReport) -> SourcesTogether {
 }
 
 /// Stack, verdict, bytes, blocks, first and last step.
-type Row = (StackId, Verdict, u64, u64, (u32, u32));
+type Judged = (StackId, Verdict, u64, u64, (u32, u32));
 
-fn judged(report: &LeakReport) -> Vec<Row> {
+fn judged(report: &LeakReport) -> Vec<Judged> {
     let told = |source: &LeakSource| {
         let together = report.together(&[source]);
         (source.stack, together.verdict, together.bytes, together.blocks, (together.first, together.last))
