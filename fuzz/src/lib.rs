@@ -72,6 +72,7 @@ pub fn export(directory: &Path, format: Format) -> Option<Exported> {
         cancel: None,
         symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
         usage: None,
+        annotations: None,
     };
     export_process(&mut process, directory, options, &mut []).ok()
 }

@@ -221,6 +221,7 @@ fn exported(spool: &mut SpoolBuilder, format: Format) -> TempDir {
         cancel: None,
         symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
         usage: None,
+        annotations: None,
     };
     let files = tempfile::tempdir().unwrap();
     let target = files.path().join(directory.file_name().unwrap());
