@@ -20,10 +20,11 @@ def leaks(stage, output):
     words = [stage / "bin/msmemscope", "analyze", output, "leaks", "--json"]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     expect_equal("status of analyze", (0, ""), (done.returncode, done.stderr[-1500:] if done.returncode else ""))
-    found = [process["leaks"] for process in json.loads(done.stdout)["processes"] if "leaks" in process]
-    with_steps = [leaks for leaks in found if leaks["steps"]]
+    document = json.loads(done.stdout)
+    with_steps = [process for process in document["processes"] if "leaks" in process and process["leaks"]["steps"]]
     expect_equal("processes with steps", 1, len(with_steps))
-    return with_steps[0]
+    of_process = [leak for leak in document["leaks"] if leak["pid"] == with_steps[0]["pid"]]
+    return with_steps[0]["leaks"] | {"leaks": of_process}
 
 
 def line_that_leaks(script, function):

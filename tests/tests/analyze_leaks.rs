@@ -14,14 +14,17 @@ fn told(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What `analyze` says of the one process at `path`.
+/// What `analyze` says of the one process at `path`, its leaks beside what they stand on.
 fn leaks(path: &Path) -> serde_json::Value {
     let text = told(command().arg("analyze").arg(path).args(["leaks", "--json"]));
     let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["schema"], 1);
+    let leaks = document["leaks"].take();
     let processes = document["processes"].as_array_mut().unwrap();
     assert_eq!(processes.len(), 1, "{text}");
-    processes[0]["leaks"].take()
+    let mut of_process = processes[0]["leaks"].take();
+    of_process["leaks"] = leaks;
+    of_process
 }
 
 /// Function, verdict, bytes, blocks, first and last step.

@@ -55,7 +55,9 @@ fn exported(directory: &Path, root: &Path, format: Format) -> PathBuf {
 
 fn told(analyzed: &Analyzed) -> Value {
     let document: Value = serde_json::from_str(&document(analyzed)).unwrap();
-    document["processes"][0]["leaks"].clone()
+    let mut of_process = document["processes"][0]["leaks"].clone();
+    of_process["leaks"] = document["leaks"].clone();
+    of_process
 }
 
 fn leaks(path: &Path) -> Value {

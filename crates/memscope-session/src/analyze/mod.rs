@@ -220,8 +220,9 @@ impl Analysts {
     }
 }
 
-/// The document for programs.
+/// The document for programs. Leaks of all processes are one list: whoever asks for them need not know of processes.
 pub fn document(analyzed: &Analyzed) -> String {
+    let mut leaks: Option<Vec<Value>> = None;
     let processes: Vec<Value> = analyzed
         .processes
         .iter()
@@ -233,12 +234,26 @@ pub fn document(analyzed: &Analyzed) -> String {
             });
             for (kind, conclusion) in &process.conclusions {
                 match conclusion {
-                    Ok(report) => object[kind.word()] = report.json(),
+                    Ok(report) => {
+                        let mut told = report.json();
+                        if *kind == Kind::Leaks
+                            && let Some(Value::Array(mut rows)) =
+                                told.as_object_mut().and_then(|told| told.remove("leaks"))
+                        {
+                            rows.iter_mut().for_each(|row| row["pid"] = json!(process.info.pid));
+                            leaks.get_or_insert_default().append(&mut rows);
+                        }
+                        object[kind.word()] = told;
+                    }
                     Err(Lacking(what)) => object["lacking"][kind.word()] = json!(what),
                 }
             }
             object
         })
         .collect();
-    format!("{:#}\n", json!({ "schema": SCHEMA, "processes": processes }))
+    let mut document = json!({ "schema": SCHEMA, "processes": processes });
+    if let Some(leaks) = leaks {
+        document["leaks"] = Value::Array(leaks);
+    }
+    format!("{document:#}\n")
 }
