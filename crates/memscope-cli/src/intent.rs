@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use memscope_session::brand::Brand;
 use memscope_session::export::ExportWishes;
+use memscope_session::keeper::side::Watched;
 use memscope_session::settings::Settings;
 
 use crate::options::SubCommand;
@@ -21,6 +22,8 @@ pub enum Intent {
     View(ViewSettings),
     Completions(Shell),
     ManPage,
+    /// Keep the run of this process.
+    SideKeeper(Watched),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

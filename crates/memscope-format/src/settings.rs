@@ -134,6 +134,8 @@ settings! {
     "log" log_level: u8;
     /// In the option's own notation; empty for none.
     "watch" watch: Escaped<'a>;
+    /// Whether the process ran already when its recording began; absent means no.
+    "late" attached: bool;
 }
 
 impl RecordSettings<'_> {

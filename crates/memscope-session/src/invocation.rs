@@ -24,13 +24,14 @@ pub struct RunRecord {
     pub started: SystemTime,
     pub ended: SystemTime,
     pub child_pid: u32,
-    pub status: ExitStatus,
+    /// `None`: only a program's parent is told.
+    pub status: Option<ExitStatus>,
     pub brand: Brand,
 }
 
 impl RunRecord {
-    pub fn end(&self) -> ProgramEnd {
-        ProgramEnd { run_id: self.run_id, pid: self.child_pid, status: self.status }
+    pub fn end(&self) -> Option<ProgramEnd> {
+        self.status.map(|status| ProgramEnd { run_id: self.run_id, pid: self.child_pid, status })
     }
 }
 
