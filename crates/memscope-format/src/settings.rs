@@ -377,6 +377,7 @@ mod tests {
         stacks: Some("inline"),
         log_level: Some(3),
         watch: Some(Escaped("op%3B0%2525:1,op1,full-content")),
+        attached: Some(true),
         dir: Some(b"/tmp/a b;c"),
     };
 

@@ -1,6 +1,5 @@
 //! A recording of the process we are in, from its first `start()`.
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use memscope_hook::{ALREADY_BEGUN, Api, Attachment, BEGUN};
 use memscope_session::libraries::Libraries;
@@ -12,16 +11,14 @@ use pyo3::prelude::*;
 use crate::side_keeper::{self, Answer};
 use crate::{MemScopeError, libraries, settings::Settings, table};
 
-/// Held while a recording begins. Only under the GIL, so that no fork of Python's can leave it locked in a child.
-static BEGINNING: Mutex<()> = Mutex::new(());
-
-/// Begins the recording if there is none yet, and a span of it. `package` is the directory of the Python package. Gives what the
-/// user has to know.
+/// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
+/// package. Gives what the user has to know.
 #[pyfunction]
-pub(crate) fn start(settings: &Settings, package: PathBuf) -> PyResult<Vec<String>> {
-    let _beginning = BEGINNING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> PyResult<Vec<String>> {
     let mut notes = Vec::new();
-    let api = begin(&settings.settings, &package, &mut notes).map_err(MemScopeError::new_err)?;
+    // Without the GIL: the loader's lock is taken, and a thread that has it may be waiting for the GIL in a constructor.
+    let begun = py.detach(|| begin(&settings.settings, &package, &mut notes));
+    let api = begun.map_err(MemScopeError::new_err)?;
     (api.start)();
     Ok(notes)
 }
@@ -110,8 +107,14 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
         libraries::name_in_environment(&found);
     }
     let text = record.encode();
-    if tell(api, text.as_encoded_bytes()) != BEGUN {
-        return Err(String::from("the recorder cannot begin: the kernel is too old to follow forks (4.14 is needed)"));
+    match tell(api, text.as_encoded_bytes()) {
+        BEGUN => {}
+        // The command's settings were still in the environment.
+        ALREADY_BEGUN => return Ok(api),
+        _ => {
+            let reason = "the recorder cannot begin: the kernel is too old to follow forks (4.14 is needed)";
+            return Err(String::from(reason));
+        }
     }
     notes.extend(what_may_be_missing(&attachment, settings.devices.cpu));
     let log = settings.output_dir.join(format!("{}_{}.log", settings.brand.name(), std::process::id()));

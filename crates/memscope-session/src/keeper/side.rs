@@ -113,6 +113,7 @@ pub fn keep(watched: Watched, record: &OsStr) -> anyhow::Result<()> {
     }
     let DecodedConfig { settings, run: run_id, utc_offset } = config;
     let started = SystemTime::now();
+    let log = std::fs::read_link("/proc/self/fd/2").ok();
     let printer = Printer::new(settings.brand, settings.log_level);
     let usage = DeviceUsage::start(&settings, run_id, &printer);
     let run = Run { run_id, brand: settings.brand, utc_offset, output_dir: settings.output_dir.clone() };
@@ -140,6 +141,10 @@ pub fn keep(watched: Watched, record: &OsStr) -> anyhow::Result<()> {
             .error(&format_args!("not all files could be written; the recording is kept, export it with: {later}")),
         Err(error) => printer.error(&format_args!("{error:#}; the recording is kept, export it with: {later}")),
     }
+    if let Some(log) = log.filter(|log| log.metadata().is_ok_and(|log| log.is_file() && log.len() == 0)) {
+        // All was said on the program's own stream.
+        let _ = std::fs::remove_file(log);
+    }
     if matches!(last, News::Wish(..)) {
         // Whatever the program's error stream was: nobody shall wait for us because of it.
         let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
@@ -163,7 +168,8 @@ fn is_session_leader() -> bool {
 fn start_once_more(watched: Watched) -> anyhow::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(COMMAND).arg(watched.to_string());
-    command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit()).spawn()?;
+    // Not in the program's directory, which may be on a disk that is to be taken out.
+    command.current_dir("/").stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit()).spawn()?;
     Ok(())
 }
 
