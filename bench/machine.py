@@ -103,7 +103,7 @@ def python_packages_present():
     """As install_python_packages, but only looks."""
     python = VENV / "bin" / "python"
     missing = {}
-    for package in ("torch", "memray"):
+    for package in ("torch", "memray", "pandas"):
         there = python.exists() and subprocess.run([python, "-c", f"import {package}"],
                                                    stderr=subprocess.DEVNULL).returncode == 0
         missing[package] = None if there else "not installed"
@@ -133,6 +133,33 @@ def build_simulated_cann():
     built = subprocess.run(["make", "--no-print-directory", "-C", str(REPOSITORY), "sim"], stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, universal_newlines=True)
     return f"make sim failed: {built.stdout.strip()[-200:]}" if built.returncode else None
+
+
+def training_generator():
+    """The program that writes recordings made to order, brought up to date."""
+    built = subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "memscope-testkit", "--example", "training"],
+                           cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    if built.returncode:
+        raise RuntimeError(f"the generator of recordings cannot be built: {built.stdout.strip()[-200:]}")
+    return target_directory() / "release" / "examples" / "training"
+
+
+def install_pandas():
+    """Why it is not available, if so."""
+    sys.path.append(str(REPOSITORY / "scripts"))
+    import lean_torch
+
+    try:
+        python = lean_torch.venv_python(VENV)
+        if not python.exists():
+            import venv
+            venv.create(VENV, with_pip=True)
+        if subprocess.run([python, "-c", "import pandas"], stderr=subprocess.DEVNULL).returncode != 0:
+            say("installing pandas")
+            lean_torch.pip_install(python, "pandas")
+    except (SystemExit, subprocess.CalledProcessError, OSError) as error:
+        return str(error) or type(error).__name__
+    return None
 
 
 def target_directory():

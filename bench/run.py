@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
 
-    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,device,reading,export] [--huge] [--instructions] [--check]
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,device,reading,export,analyses] [--huge] [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
 environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to
@@ -19,6 +19,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import analyses
 import devices
 import export
 import figures
@@ -30,7 +31,7 @@ import report
 import tools
 from tools import Workload
 
-SECTIONS = ("pair", "py", "whole", "torch", "live", "device", "reading", "export")
+SECTIONS = ("pair", "py", "whole", "torch", "live", "device", "reading", "export", "analyses")
 # The sections that need the peers and their packages.
 WITH_PEERS = {"pair", "py", "whole", "torch"}
 
@@ -109,6 +110,9 @@ def set_up(arguments, sections):
     else:
         missing = {"heaptrack": None if machine.install_package("heaptrack", "heaptrack") else "cannot be installed"}
         missing.update(machine.install_python_packages(arguments.torch))
+    missing.setdefault("pandas", "not installed")
+    if "analyses" in sections and not arguments.no_setup:
+        missing["pandas"] = machine.install_pandas()
     missing["sim"] = None
     if "device" in sections:
         failed = None if arguments.no_setup else machine.build_simulated_cann()
@@ -195,6 +199,8 @@ def main():
         if "export" in sections:
             more, exports = export.run(stage, repetitions, scratch)
             all_figures += more
+        if "analyses" in sections:
+            all_figures += analyses.run(stage, repetitions, scratch, arguments.quick, missing["pandas"])
         if arguments.huge:
             more, details = export.run_huge(stage, scratch)
             all_figures += more

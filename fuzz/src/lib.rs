@@ -38,6 +38,8 @@ pub fn sound_recording(directory: &Path) {
             spool.operator_start(lane, ticks, number, 0, (address, 512), "0_1/7_Add", "Add", 0);
             spool.access(lane, ticks, AccessMode::Write, TensorOwner::AtbOperator, 0, (address + 8, 24), &[2, 3]);
             spool.kernel(lane, ticks, Phase::Start, 0, "0_1/7_Add/0_AddKernel/before").operator_end(lane, ticks, number);
+            spool.aten_name(lane, 0, "aten::add").aten_start(lane, ticks, number, 0, 0, 0);
+            spool.aten_access(lane, ticks, AccessMode::Read, 0, 0, (address + 16, 8), address, &[2]).aten_end(lane, ticks, number);
             spool.heap_end(lane, ticks, Space::Atb, address);
         }
         if number % 25 == 0 {

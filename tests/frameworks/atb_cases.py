@@ -6,7 +6,7 @@ import subprocess
 from collections import namedtuple
 
 from environments import REPOSITORY
-from recording import Failed, expect_equal, record
+from recording import Failed, compare, expect_equal, record
 
 SOURCES = REPOSITORY / "tests/frameworks/programs/atb"
 DEVICE = 1
@@ -234,9 +234,23 @@ def without_tensors(site, abi):
     return f"{expect_rows('without tensors of kernels', expected.model(kernel_accesses=False), told)} rows"
 
 
+def compared_with_itself(site, abi):
+    """Two runs of the same model take the same memory, operator by operator."""
+    model = Model(site, abi)
+    levels = "--level=op,kernel"
+    runs = [model.watched(model.linked(), levels) for _ in range(2)]
+    rows = compare(site.stage, *(run.output for run in runs), site.output(), levels)
+    (process,) = runs[0].processes
+    ends = [row.name for row in process.rows(DEVICE) if row.type in ("ATB_END", "KERNEL_END")]
+    expect_equal("operators and kernels", ends, [row.name for row in rows])
+    expect_equal("rows that differ", [], [row for row in rows if (row.base, row.difference) != (row.compared, "0")])
+    return f"{len(rows)} rows"
+
+
 CHECKS = {
     "operators, kernels and accesses": everything,
     "only what was asked for": only_what_was_asked_for,
+    "two runs, compared": compared_with_itself,
     "tensors that are really saved": tensors_are_still_saved,
     "whose operators have no name to ask for": without_texts,
     "whose kernels have no tensors to ask for": without_tensors,

@@ -9,7 +9,7 @@ import sys
 from collections import Counter, namedtuple
 
 from environments import REPOSITORY
-from recording import Failed, expect_equal, record
+from recording import Failed, Launch, compare, expect_equal, record
 
 SOURCE = REPOSITORY / "tests/frameworks/programs/kernels.c"
 FUNCTIONS = 10
@@ -233,8 +233,23 @@ def database(site):
     return "6000 rows" + (", accepted by the check of the viewer" if checker else "")
 
 
+def compared(site):
+    """The longer of two runs launches more, and nothing else is another."""
+    runs = [recorded(site, "run", "local", 1, launches).output for launches in (40, 50)]
+    rows = compare(site.stage, *runs, site.output(), *LEVEL)
+    # The block that the program takes first is the first kernel's.
+    changes = ["4096"] + 49 * ["0"]
+    expected = [Launch(LAUNCH, f"k_{number % FUNCTIONS}", "0", change if number < 40 else "N/A", change, "0")
+                for number, change in enumerate(changes)]
+    for number, (one, other) in enumerate(zip(expected, rows)):
+        expect_equal(f"row {number} of the comparison", one, other)
+    expect_equal("rows of the comparison", len(expected), len(rows))
+    return "40 kernels belong together, 10 are new"
+
+
 CASES = [
     Case("kernels, seen by all", seen_by_all),
+    Case("kernels of two runs, compared", compared),
     Case("kernels, 200,000 of them, 20 times", many),
     Case("kernels on another device", other_device_numbers),
     Case("kernels, ACL begun again", begun_again),

@@ -43,6 +43,20 @@ def record(stage, output, program, variables=None, devices="npu", options=()):
     return Run(child.returncode, reports, messages, processes, output)
 
 
+Launch = collections.namedtuple("Launch", "event name device base compared difference")
+
+
+def compare(stage, base, compared, output, *options):
+    """The rows that `--compare` writes of two recordings, without their two lines of headings."""
+    words = [stage / "bin/msmemscope", "--compare", f"--input={base},{compared}", f"--output={output}", *options]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    if done.returncode:
+        raise Failed(f"the comparison ended with status {done.returncode}: {done.stderr}")
+    (file,) = (output / "compare").iterdir()
+    with open(file, newline="") as text:
+        return [Launch(*row) for row in list(csv.reader(text))[2:]]
+
+
 class Process:
     """The export of one process."""
 

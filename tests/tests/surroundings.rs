@@ -111,7 +111,7 @@ fn a_size_cap_is_kept_and_what_is_left_out_is_counted() {
 fn a_size_cap_holds_for_many_threads() {
     let workshop = Workshop::new();
     let recorder = workshop.recorder().size_cap(2_000_000);
-    let (recording, happened) = counted_burst(&workshop, &recorder, "40", "2000");
+    let (recording, happened) = counted_burst(&workshop, &recorder, "40", "20000");
     let process = recording.only();
     assert!(process.file_sizes() <= 2_000_000, "{} bytes", process.file_sizes());
     assert_eq!(process.info.stop_reason, StopReason::SizeCap);

@@ -1,4 +1,5 @@
 //! Who holds the memory: at the peak, at the end, and at any other moment asked for.
+use crate::held::{Held, Saved};
 use crate::point_in_time::{Found, PointInTime, Watch};
 use memscope_model::{
     Action, BlockEvent, BlockId, Device, Pool, Selection, StackId, State, TimestampNs, TraceEvent, TraceSink,
@@ -52,35 +53,6 @@ struct StackTally {
     allocations: u64,
     allocated_bytes: u64,
     temporary_allocations: u64,
-}
-
-/// What is held, in bytes and blocks.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Held {
-    pub bytes: u64,
-    pub blocks: u64,
-}
-
-/// What was held at a moment. It is not copied when the moment comes, since that would touch every stack: it is what the
-/// stack holds until its first change afterwards, and saved only then.
-#[derive(Clone, Copy, Default, Debug)]
-struct Saved {
-    held: Held,
-    /// Which coming of the moment `held` is of; if not of the last, there was no change since.
-    taken: u64,
-}
-
-impl Saved {
-    #[inline]
-    fn before_change(&mut self, taken: u64, live: Held) {
-        if self.taken != taken {
-            *self = Saved { held: live, taken };
-        }
-    }
-
-    fn of(self, taken: u64, live: Held) -> Held {
-        if self.taken == taken { self.held } else { live }
-    }
 }
 
 /// What blocks allocated by one stack hold, at the moment the report is about.

@@ -181,7 +181,10 @@ fn top_command(brand: Brand, purpose: Purpose) -> Command {
 
 fn sub_command(spec: &'static SubCommandSpec, brand: Brand, purpose: Purpose) -> Command {
     let operand = spec.operand.map_or_else(String::new, |(name, _)| format!(" <{}>", name.to_lowercase()));
-    let operand = operand.repeat(spec.most_operands());
+    let operand = match spec.id {
+        SubCommand::Analyze => format!("{operand}… [analysis]…"),
+        _ => operand.repeat(spec.most_operands()),
+    };
     let mut command = Command::new(spec.name)
         .about(spec.help)
         .override_usage(format!("{} {} [options]{operand}", brand.name(), spec.name))
@@ -192,6 +195,7 @@ fn sub_command(spec: &'static SubCommandSpec, brand: Brand, purpose: Purpose) ->
         command = command.arg(match spec.id {
             SubCommand::Completions => operand.value_parser(PossibleValuesParser::new(["bash", "zsh", "fish"])),
             SubCommand::Diff => operand.value_hint(ValueHint::DirPath).num_args(1..=2),
+            SubCommand::Analyze => operand.value_hint(ValueHint::AnyPath).num_args(1..),
             _ => operand.value_hint(ValueHint::DirPath),
         });
     }

@@ -2,10 +2,12 @@
 use std::path::PathBuf;
 
 use memscope_session::brand::Brand;
+use memscope_session::compare::CompareWishes;
 use memscope_session::export::ExportWishes;
 use memscope_session::keeper::side::Watched;
 use memscope_session::settings::Settings;
 
+use crate::analyze_settings::AnalyzeSettings;
 use crate::options::SubCommand;
 use crate::view_settings::ViewSettings;
 
@@ -19,6 +21,7 @@ pub enum Intent {
     Compare(CompareSettings),
     Export(ExportSettings),
     Info(InfoSettings),
+    Analyze(AnalyzeSettings),
     View(ViewSettings),
     Completions(Shell),
     ManPage,
@@ -28,8 +31,10 @@ pub enum Intent {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompareSettings {
-    pub base: PathBuf,
-    pub compared: PathBuf,
+    pub wishes: CompareWishes,
+    /// Absolute.
+    pub output_dir: PathBuf,
+    pub json: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

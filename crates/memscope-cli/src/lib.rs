@@ -5,6 +5,7 @@
 //! completions ([`documents`]) all read it.
 #![forbid(unsafe_code)]
 
+pub mod analyze_settings;
 pub mod args;
 pub mod commands;
 pub mod documents;

@@ -1,5 +1,6 @@
 //! The one table of options and sub-commands. Parser, help, man page and completions read it; nothing else spells an
 //! option's name.
+use memscope_session::analyze::ANALYSIS_WORDS;
 use memscope_session::settings::{FORMAT_CHOICES, FORMAT_HELP, FORMAT_WORDS, allowed};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +34,7 @@ pub enum OptionId {
     Chart,
     Svg,
     Json,
+    FailOn,
     File,
     All,
 }
@@ -244,7 +246,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         names: &["compare"],
         shorts: &[],
         value: None,
-        help: "Compare two earlier runs, named by --input, instead of running a program",
+        help: "Compare two earlier runs, named by --input, operator by operator (--level=op) or kernel by kernel \
+               (--level=kernel), or two steps of one, instead of running a program; --json for programs",
     },
     OptionSpec {
         id: OptionId::Input,
@@ -252,10 +255,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         shorts: &['i'],
         value: Some(ValueSpec {
             placeholder: "BASE,COMPARE",
-            allowed: "two existing paths separated by a comma, together at most 4096 characters",
+            allowed: "two existing paths separated by a comma, together at most 4096 characters, or one with \
+                      --steps=BASE,COMPARE",
             offer: Offer::Path,
         }),
-        help: "The two results for --compare, e.g. --input=/home/a/run1,/home/a/run2",
+        help: "What --compare compares: directories or csv or db files, e.g. --input=/home/a/run1,/home/a/run2, or one and \
+               two steps of it, e.g. --input=/home/a/run1 --steps=2,3",
     },
     OptionSpec {
         id: OptionId::All,
@@ -360,6 +365,17 @@ pub static VIEW_OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec { id: OptionId::Json, names: &["json"], shorts: &[], value: None, help: "Print JSON" },
     OptionSpec {
+        id: OptionId::FailOn,
+        names: &["fail-on"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "LIST",
+            allowed: "names of analyses, separated by commas, e.g. leaks,oom",
+            offer: Offer::Words(ANALYSIS_WORDS),
+        }),
+        help: "End with status 1 if one of these finds something, e.g. --fail-on=leaks,oom",
+    },
+    OptionSpec {
         id: OptionId::File,
         names: &["output"],
         shorts: &['o'],
@@ -372,6 +388,7 @@ pub static VIEW_OPTIONS: &[OptionSpec] = &[
 pub enum SubCommand {
     Export,
     Info,
+    Analyze,
     Top,
     Tree,
     Flamegraph,
@@ -398,6 +415,7 @@ impl SubCommandSpec {
     pub fn most_operands(&self) -> usize {
         match self.id {
             SubCommand::Diff => 2,
+            SubCommand::Analyze => usize::MAX,
             _ => usize::from(self.operand.is_some()),
         }
     }
@@ -444,6 +462,26 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         options: &[OptionId::All, OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help],
         hidden: false,
         help: "Say what an earlier run recorded, or what dump files say",
+    },
+    SubCommandSpec {
+        id: SubCommand::Analyze,
+        name: "analyze",
+        operand: Some((
+            "DIR",
+            "directories of recordings, or csv or db files, and then the analyses wanted, if not all: leaks, fluctuation, \
+             decompose, inefficient, oom",
+        )),
+        options: &[
+            OptionId::At,
+            OptionId::Json,
+            OptionId::FailOn,
+            OptionId::LogLevel,
+            OptionId::Verbose,
+            OptionId::Quiet,
+            OptionId::Help,
+        ],
+        hidden: false,
+        help: "Find leaks, fluctuation, memory held for nothing and what ran out in an earlier run",
     },
     SubCommandSpec {
         id: SubCommand::Top,

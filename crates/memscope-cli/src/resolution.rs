@@ -3,6 +3,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use memscope_session::brand::Brand;
+use memscope_session::compare::{CompareWishes, Side};
 use memscope_session::export::ExportWishes;
 use memscope_session::keeper::side::Watched;
 use memscope_session::settings::values::{self, Clearable, Events, Refused, Watch};
@@ -12,6 +13,7 @@ use memscope_session::settings::{
 use memscope_session::usage_error::{UsageError, quoted};
 use memscope_session::views::reading::holds_recording;
 
+use crate::analyze_settings::AnalyzeDraft;
 use crate::args::{CommandLine, GivenOption, ProgramWords, Words, split_long};
 use crate::intent::{CompareSettings, ExportSettings, InfoSettings, Intent, Shell};
 use crate::options::{self, OptionId, SUB_COMMANDS, SubCommand, SubCommandSpec};
@@ -55,9 +57,7 @@ impl Resolution {
                 Ok(Self { intent, log_level: draft.log_level(), notes: Vec::new() })
             }
             _ if draft.compare => {
-                let allowed = options::option(OptionId::Input).allowed();
-                let (base, compared) = draft.inputs.clone().ok_or(UsageError::CompareWithoutInput { allowed })?;
-                let intent = Intent::Compare(CompareSettings { base, compared });
+                let intent = Intent::Compare(draft.comparison(brand)?);
                 Ok(Self { intent, log_level: draft.log_level(), notes: Vec::new() })
             }
             Words::Nothing => Err(UsageError::NoProgram { command: brand.name() }),
@@ -105,9 +105,25 @@ fn sub_command(
     }
     let expected = spec.operand.map_or("nothing after it", |(_, what)| what).to_owned();
     let wrong = |given: String| UsageError::BadOperands { command: spec.name, expected: expected.clone(), given };
+    let wrong_use = |wrong_use: WrongUse| match wrong_use {
+        WrongUse::NothingToCompare => wrong(String::from("only one was given")),
+        WrongUse::OnlyDiffTakesTwo { option } => UsageError::OnlyDiffTakesTwo { option, command: spec.name },
+        WrongUse::TotalIsNoMoment => UsageError::TotalIsNoMoment { command: spec.name },
+    };
     let most = spec.most_operands();
     if operands.len() > most {
         return Err(wrong(format!("{} is too much", quoted(&operands[most]))));
+    }
+    if spec.id == SubCommand::Analyze {
+        let mut settings = draft.analyze.settings(operands, draft.view.json());
+        settings.wishes.at = draft.view.moment().map_err(wrong_use)?;
+        if settings.paths.is_empty() {
+            return Err(wrong(String::from("none was given")));
+        }
+        if let Some(missing) = settings.paths.iter().find(|path| !path.exists()) {
+            return Err(wrong(format!("{} does not exist", quoted(missing))));
+        }
+        return Ok(Intent::Analyze(settings));
     }
     let second = operands.get(1).cloned();
     operands.truncate(1);
@@ -139,10 +155,7 @@ fn sub_command(
         SubCommand::Top | SubCommand::Tree | SubCommand::Flamegraph | SubCommand::Diff => {
             let second = second.map(recording).transpose()?;
             let view = draft.view.settings(spec.id, recording(operand()?)?, second);
-            Intent::View(view.map_err(|wrong_use| match wrong_use {
-                WrongUse::NothingToCompare => wrong(String::from("only one was given")),
-                WrongUse::OnlyDiffTakesTwo { option } => UsageError::OnlyDiffTakesTwo { option, command: spec.name },
-            })?)
+            Intent::View(view.map_err(wrong_use)?)
         }
         SubCommand::Completions => Intent::Completions(match operand()?.to_str() {
             Some("bash") => Shell::Bash,
@@ -155,6 +168,7 @@ fn sub_command(
             let process = operand()?.to_str().and_then(Watched::parse);
             Intent::SideKeeper(process.ok_or_else(|| wrong(String::from("something else was given")))?)
         }
+        SubCommand::Analyze => unreachable!("was told apart above"),
     })
 }
 
@@ -183,8 +197,9 @@ struct Draft {
     quiet: bool,
     compare: bool,
     all: bool,
-    inputs: Option<(PathBuf, PathBuf)>,
+    inputs: Option<Vec<PathBuf>>,
     view: ViewDraft,
+    analyze: AnalyzeDraft,
 }
 
 impl Default for Draft {
@@ -210,6 +225,7 @@ impl Default for Draft {
             all: false,
             inputs: None,
             view: ViewDraft::default(),
+            analyze: AnalyzeDraft::default(),
         }
     }
 }
@@ -260,6 +276,7 @@ impl Draft {
             | OptionId::Chart
             | OptionId::Svg
             | OptionId::Json => self.view.apply(id, text)?,
+            OptionId::FailOn => self.analyze.apply(id, text)?,
         }
         Ok(())
     }
@@ -271,6 +288,32 @@ impl Draft {
             None if self.quiet => LogLevel::Error,
             None => LogLevel::default(),
         }
+    }
+
+    /// `--compare`: two inputs, or two steps of one; with two inputs, a step of both, or one of each.
+    fn comparison(&self, brand: Brand) -> Result<CompareSettings, UsageError> {
+        let allowed = options::option(OptionId::Input).allowed();
+        let inputs = self.inputs.as_deref().ok_or(UsageError::CompareWithoutInput { allowed })?;
+        let (base, compared) = match inputs {
+            [base, compared] => (base, compared),
+            [one] if self.steps.len() >= 2 => (one, one),
+            _ => return Err(UsageError::CompareWithOneInput),
+        };
+        let steps = match self.steps[..] {
+            [] => (None, None),
+            [both] => (Some(both), Some(both)),
+            [base, compared] => (Some(base), Some(compared)),
+            _ => return Err(UsageError::CompareSteps { given: self.steps.len() }),
+        };
+        let side = |path: &PathBuf, step| Side { path: path.clone(), step };
+        let wishes = CompareWishes { base: side(base, steps.0), compared: side(compared, steps.1), level: self.level };
+        Ok(CompareSettings { wishes, output_dir: self.output_dir(brand)?, json: self.view.json() })
+    }
+
+    /// Absolute.
+    fn output_dir(&self, brand: Brand) -> Result<PathBuf, UsageError> {
+        let output = self.output.clone().unwrap_or_else(|| PathBuf::from(brand.default_output_dir()));
+        std::path::absolute(&output).map_err(|error| UsageError::NoWorkingDirectory { reason: error.to_string() })
     }
 
     fn into_run(mut self, words: ProgramWords, brand: Brand) -> Result<Resolution, UsageError> {
@@ -290,9 +333,7 @@ impl Draft {
         if self.all {
             notes.push(String::from("--all is used with info only; it has no effect here"));
         }
-        let output = self.output.clone().unwrap_or_else(|| PathBuf::from(brand.default_output_dir()));
-        let output_dir = std::path::absolute(&output)
-            .map_err(|error| UsageError::NoWorkingDirectory { reason: error.to_string() })?;
+        let output_dir = self.output_dir(brand)?;
         let settings = Settings {
             program,
             arguments,

@@ -41,7 +41,11 @@ pub(crate) struct ViewDraft {
 /// Options and operands that do not go together.
 pub(crate) enum WrongUse {
     NothingToCompare,
-    OnlyDiffTakesTwo { option: &'static str },
+    OnlyDiffTakesTwo {
+        option: &'static str,
+    },
+    /// All that was ever allocated is of no moment.
+    TotalIsNoMoment,
 }
 
 const ROWS: usize = 20;
@@ -66,6 +70,19 @@ impl ViewDraft {
             _ => {}
         }
         Ok(())
+    }
+
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// The one moment that was asked for, or else the peak.
+    pub(crate) fn moment(&self) -> Result<At, WrongUse> {
+        match self.at {
+            (_, Some(_)) => Err(WrongUse::OnlyDiffTakesTwo { option: "--at" }),
+            (At::Total, None) => Err(WrongUse::TotalIsNoMoment),
+            (at, None) => Ok(at),
+        }
     }
 
     pub(crate) fn settings(

@@ -100,7 +100,9 @@ fn mistakes_end_with_2_and_leave_nothing_behind() {
     installation.refuses(&["--steps"], 2, &["--steps"]);
     installation.refuses(&[], 2, &["no program"]);
     installation.refuses(&["--output=/proc/nothing/here", "true"], 2, &["'/proc/nothing/here'", "--output"]);
-    installation.refuses(&["--compare", "--input=/tmp,/usr"], 2, &["not available"]);
+    let nothing = installation.libraries().display().to_string();
+    let input = format!("--input={nothing},{nothing}");
+    installation.refuses(&["--compare", &input], 2, &["neither a recording nor a csv or db file", &nothing]);
     installation.refuses(&["export", "/nowhere/at/all"], 2, &["'/nowhere/at/all'"]);
 }
 

@@ -2,15 +2,15 @@
 use crate::error::ExportError;
 use crate::router::{Router, StackSource};
 use crate::rows::{
-    Attribute, DeviceId, Event, EventType, NOT_APPLICABLE, RANGE_END_PREFIX, REFUSAL_NAME, Row, StackCells, Value, key,
-    value,
+    Attribute, DeviceId, Event, EventType, LARGEST_NAME, NEWEST_NAME, NOT_APPLICABLE, RANGE_END_PREFIX, REFUSAL_NAME,
+    Row, StackCells, Value, key, value,
 };
 use crate::stack_text::StackTexts;
-use crate::tensor_words::{format_name, shape_text, type_name};
+use crate::tensor_words::TensorWords;
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
     Access, AccessMode, Action, BlockEvent, Device, KernelPhase, NoteEvent, NoteKind, Origin, Owners, PageSize, Phase,
-    Pool, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
+    Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -156,6 +156,19 @@ pub(crate) fn write_note(
             attributes.push(key::FLAG, Value::Integer(flag));
             (Event::OomDetail, EventType::OOM_TRIGGER, Some(REFUSAL_NAME))
         }
+        NoteKind::LiveAtRefusal { list, pool, address, size, made, step } => {
+            attributes.push(key::POOL, Value::Text(pool.name()));
+            attributes.push(key::POINTER, Value::Address(address));
+            attributes.push(key::SIZE, Value::Integer(size));
+            attributes.push(key::TIMESTAMP, Value::Integer(made.0));
+            if let Some(step) = step {
+                attributes.push(key::STEP, Value::Integer(u64::from(step)));
+            }
+            match list {
+                RefusalList::Newest => (Event::OomDetail, EventType::OOM_RECENT_ALLOC, Some(NEWEST_NAME)),
+                RefusalList::Largest => (Event::OomDetail, EventType::OOM_TOP_ALLOC, Some(LARGEST_NAME)),
+            }
+        }
         NoteKind::Snapshot { name, memory } => {
             let sampled = usage.map(|lookup| lookup(note.device, note.at.time)).unwrap_or_default();
             rates = SnapshotRates::of(memory, sampled);
@@ -184,6 +197,13 @@ pub(crate) fn write_note(
                 Phase::End => EventType::ATB_END,
             };
             (Event::OpLaunch, event_type, operator.name.map(|name| name.text))
+        }
+        NoteKind::AtenOperator { phase, name } => {
+            let event_type = match phase {
+                Phase::Start => EventType::ATEN_START,
+                Phase::End => EventType::ATEN_END,
+            };
+            (Event::OpLaunch, event_type, name.map(|name| name.text))
         }
         NoteKind::AtbKernel { phase, name, path } => {
             attributes.push(key::PATH, Value::Text(path.unwrap_or(NOT_APPLICABLE)));
@@ -265,19 +285,19 @@ fn write_access(
     time: TimestampNs,
     process: u32,
 ) -> Result<(), ExportError> {
-    let dtype = type_name(access.owner, access.dtype);
-    let format = format_name(access.owner, access.format);
-    let shape = shape_text(access.dimensions);
+    let words = TensorWords::of(access);
     let mut attributes = Attributes::new();
     if let Some(block) = access.block {
         attributes.push(key::ALLOCATION_ID, Value::Integer(block.block.0));
     }
     attributes.push(key::ADDRESS, Value::Address(access.address.0));
     attributes.push(key::SIZE, Value::Integer(access.size));
-    attributes.push(key::TYPE, Value::Text(value::BY_ATB));
-    attributes.push(key::ELEMENT_TYPE, Value::Text(&dtype));
-    attributes.push(key::FORMAT, Value::Text(&format));
-    attributes.push(key::SHAPE, Value::Text(&shape));
+    attributes.push(key::TYPE, Value::Text(words.by));
+    attributes.push(key::ELEMENT_TYPE, Value::Text(&words.element_type));
+    if let Some(format) = &words.format {
+        attributes.push(key::FORMAT, Value::Text(format));
+    }
+    attributes.push(key::SHAPE, Value::Text(&words.shape));
     // The viewer knows an access by its block's number and address together, so there it goes by the block's.
     let pointer = match access.block {
         Some(block) if router.is_for_viewer() => block.address.0,
@@ -304,7 +324,7 @@ fn write_access(
     router.write(&row, StackId::NONE, source)
 }
 
-fn device_id(device: Device) -> DeviceId {
+pub(crate) fn device_id(device: Device) -> DeviceId {
     match device {
         Device::Cpu => DeviceId::Cpu,
         Device::Npu(number) => DeviceId::Npu(u32::from(number)),

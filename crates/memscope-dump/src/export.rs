@@ -55,7 +55,9 @@ impl DumpEvents {
     /// Launches may have been recorded for an analysis, or to name accesses.
     fn wants_note(self, note: &NoteEvent<'_>, levels: Levels) -> bool {
         let of_kind = match note.kind {
-            NoteKind::AtbOperator { .. } => levels.operators && self.contains(DumpEvents::LAUNCH),
+            NoteKind::AtbOperator { .. } | NoteKind::AtenOperator { .. } => {
+                levels.operators && self.contains(DumpEvents::LAUNCH)
+            }
             NoteKind::AtbKernel { .. } | NoteKind::Kernel { .. } => levels.kernels && self.contains(DumpEvents::LAUNCH),
             NoteKind::Access(_) => self.contains(DumpEvents::ACCESS),
             _ => true,

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod brand;
+mod comparison;
 pub mod config_json;
 pub mod csv;
 mod destination;
@@ -35,6 +36,7 @@ mod tensor_words;
 mod worker;
 
 pub use brand::Brand;
+pub use comparison::{ComparisonRow, write_comparison};
 pub use destination::file_time;
 pub use error::ExportError;
 pub use export::{CONFIG_FILE, DumpEvents, ExportOptions, Exported, SampledUsage, UsageLookup, export_process};

@@ -35,7 +35,7 @@ pub(crate) fn most_bytes(process: &Process, stacks: Option<StackForm>) -> u64 {
         None if host_only => 0,
         _ => depth(settings.c_depth) + depth(settings.python_depth),
     };
-    let rows = process.recorded_bytes() / LEAST_EVENT_BYTES;
+    let rows = (process.recorded_bytes() / LEAST_EVENT_BYTES).saturating_add(process.most_listed_blocks());
     rows.saturating_mul(LONG_ROW_BYTES + frames * LONG_FRAME_BYTES)
 }
 

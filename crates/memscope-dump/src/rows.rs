@@ -89,8 +89,10 @@ fn is_word(text: &str, word: &str) -> bool {
 
 const HOST_IN_DATABASES: &str = "HOST_PINNED";
 
-/// The name of an allocation the driver refused.
+/// The name of an allocation that was refused, and of the blocks that were alive then.
 pub const REFUSAL_NAME: &str = "OOM_Trigger";
+pub const NEWEST_NAME: &str = "OOM_RecentAlloc";
+pub const LARGEST_NAME: &str = "OOM_TopAlloc";
 
 /// The name of a range's end where the text of its start is not known; the number of the range follows. The existing tool
 /// writes all ends so.
@@ -110,12 +112,16 @@ impl EventType {
     pub const RANGE_START: EventType = EventType("Range_start");
     pub const RANGE_END: EventType = EventType("Range_end");
     pub const OOM_TRIGGER: EventType = EventType("OOM_TRIGGER");
+    pub const OOM_RECENT_ALLOC: EventType = EventType("OOM_RECENT_ALLOC");
+    pub const OOM_TOP_ALLOC: EventType = EventType("OOM_TOP_ALLOC");
     pub const SNAPSHOT: EventType = EventType("SNAPSHOT");
     pub const KERNEL_LAUNCH: EventType = EventType("KERNEL_LAUNCH");
     pub const KERNEL_EXECUTE_START: EventType = EventType("KERNEL_EXECUTE_START");
     pub const KERNEL_EXECUTE_END: EventType = EventType("KERNEL_EXECUTE_END");
     pub const ATB_START: EventType = EventType("ATB_START");
     pub const ATB_END: EventType = EventType("ATB_END");
+    pub const ATEN_START: EventType = EventType("ATEN_START");
+    pub const ATEN_END: EventType = EventType("ATEN_END");
     pub const KERNEL_START: EventType = EventType("KERNEL_START");
     pub const KERNEL_END: EventType = EventType("KERNEL_END");
     pub const READ: EventType = EventType("READ");
@@ -130,12 +136,14 @@ impl EventType {
         self.0
     }
 
-    const NOT_OF_POOLS: [EventType; 20] = [
+    const NOT_OF_POOLS: [EventType; 24] = [
         EventType::KERNEL_LAUNCH,
         EventType::KERNEL_EXECUTE_START,
         EventType::KERNEL_EXECUTE_END,
         EventType::ATB_START,
         EventType::ATB_END,
+        EventType::ATEN_START,
+        EventType::ATEN_END,
         EventType::KERNEL_START,
         EventType::KERNEL_END,
         EventType::READ,
@@ -151,6 +159,8 @@ impl EventType {
         EventType::STEP,
         EventType::SNAPSHOT,
         EventType::OOM_TRIGGER,
+        EventType::OOM_RECENT_ALLOC,
+        EventType::OOM_TOP_ALLOC,
     ];
 
     /// Its place among those that are no pool's.
@@ -243,6 +253,11 @@ pub mod key {
     pub const FUNCTION: &str = "func";
     pub const REQUESTED_SIZE: &str = "req_size";
     pub const FLAG: &str = "flag";
+    /// Of a block that was alive when memory was refused.
+    pub const POOL: &str = "pool";
+    pub const POINTER: &str = "ptr";
+    pub const TIMESTAMP: &str = "timestamp";
+    pub const STEP: &str = "step";
     /// Of a device, where tracing begins and in a snapshot; there [`TOTAL`] is the device's too.
     pub const FREE: &str = "free";
     pub const RESERVED: &str = "reserved";
@@ -286,6 +301,7 @@ pub mod key {
                 | FUNCTION
                 | REQUESTED_SIZE
                 | FLAG
+                | POINTER
                 | FREE
                 | RESERVED
                 | MAX_RESERVED
@@ -318,6 +334,7 @@ pub mod value {
     pub const CREATED_BY_DRIVER: &str = "create";
     pub const MAPPED: &str = "mmap";
     pub const BY_ATB: &str = "ATB";
+    pub const BY_ATEN: &str = "PTA";
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -422,7 +439,7 @@ mod tests {
             assert_eq!(Event::from_text(event).map(Event::text), Some(event));
         }
         assert_eq!(Event::from_text("Kernel launch"), Some(Event::KernelLaunch));
-        assert_eq!((Event::from_text("CLEAN_UP"), EventType::from_text("ATEN_START")), (None, None));
+        assert_eq!((Event::from_text("CLEAN_UP"), EventType::from_text("PROC_EXIT")), (None, None));
         assert_eq!(EventType::from_text("acl init"), Some(EventType::ACL_INIT));
         let pools = [Pool::Host, Pool::Hal, Pool::PtaCaching, Pool::PtaWorkspace, Pool::Atb, Pool::MindSpore];
         for pool in pools {

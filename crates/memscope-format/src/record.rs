@@ -57,6 +57,60 @@ impl Protection {
     }
 }
 
+/// The functions of host memory that can run out of it. The numbers are those of the C table, too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum HostCall {
+    Malloc = 0,
+    Calloc = 1,
+    Realloc = 2,
+    Reallocarray = 3,
+    PosixMemalign = 4,
+    AlignedAlloc = 5,
+    Memalign = 6,
+    Valloc = 7,
+    Pvalloc = 8,
+    Mmap = 9,
+    Mremap = 10,
+}
+
+impl HostCall {
+    pub const ALL: [HostCall; 11] = [
+        HostCall::Malloc,
+        HostCall::Calloc,
+        HostCall::Realloc,
+        HostCall::Reallocarray,
+        HostCall::PosixMemalign,
+        HostCall::AlignedAlloc,
+        HostCall::Memalign,
+        HostCall::Valloc,
+        HostCall::Pvalloc,
+        HostCall::Mmap,
+        HostCall::Mremap,
+    ];
+
+    pub fn from_code(code: u8) -> Option<HostCall> {
+        HostCall::ALL.get(code as usize).copied()
+    }
+
+    /// As its header spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            HostCall::Malloc => "malloc",
+            HostCall::Calloc => "calloc",
+            HostCall::Realloc => "realloc",
+            HostCall::Reallocarray => "reallocarray",
+            HostCall::PosixMemalign => "posix_memalign",
+            HostCall::AlignedAlloc => "aligned_alloc",
+            HostCall::Memalign => "memalign",
+            HostCall::Valloc => "valloc",
+            HostCall::Pvalloc => "pvalloc",
+            HostCall::Mmap => "mmap",
+            HostCall::Mremap => "mremap",
+        }
+    }
+}
+
 /// Who hands out device memory. Each has addresses of its own: the same number in two spaces is two blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]

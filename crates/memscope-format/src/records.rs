@@ -46,6 +46,8 @@ macro_rules! records {
                 24 VISIBLE_DEVICES VisibleDevices { text: &'a [u8] as Name };
                 /// What a kernel's hash stands for, in all lanes.
                 42 KERNEL_NAME KernelName { hash: u64 as Word, text: &'a [u8] as Name };
+                /// What an operator of Aten is called that goes by this number in this lane.
+                70 ATEN_NAME AtenName { id: u32 as Varint, text: &'a [u8] as Name };
             }
             // What happened in the process.
             events {
@@ -70,6 +72,12 @@ macro_rules! records {
                     address: HostAddr as Word,
                     size: u64 as Varint,
                     protection: Protection as Byte,
+                } with Stack(stack: StackRef);
+                /// The C library or the kernel refused host memory; `flag` is a mapping's protection as in [`Protection`], else 0.
+                11 HOST_REFUSED HostRefused {
+                    call: HostCall as Byte,
+                    size: u64 as Varint,
+                    flag: u64 as Varint,
                 } with Stack(stack: StackRef);
                 /// `attributes`: for driver memory the low 8 bits are the module, the next 2 the page type (normal, huge, giant).
                 16 DEVICE_ALLOC DeviceAlloc {
@@ -137,6 +145,26 @@ macro_rules! records {
                 };
                 /// A pool gave up the heap that begins there.
                 69 HEAP_END HeapEnd { space: Space as Byte, address: DevAddr as DeviceAddress };
+                /// `sequence`, which the end repeats, is the process's own count of operators of Aten: one may end in another
+                /// thread than it began in. `name` is that of an `ATEN_NAME`.
+                71 ATEN_OPERATOR_START AtenOperatorStart {
+                    sequence: u64 as Varint,
+                    device: LogicalDevice as Varint,
+                    name: u32 as Varint,
+                } with Stack(stack: StackRef);
+                72 ATEN_OPERATOR_END AtenOperatorEnd { sequence: u64 as Varint };
+                /// A tensor is given to an operator of Aten, or comes out of it: others may have begun and ended in between, so
+                /// it says the operator's name itself. The tensor's first element is at `address`, its storage, of which it may be a
+                /// view, begins at `storage`, 0 if nobody knows. The type is in the codes of torch. Dimensions beyond the eighth
+                /// are left out.
+                73 ATEN_ACCESS AtenAccess {
+                    mode: AccessMode as Byte,
+                    name: u32 as Varint,
+                    device: LogicalDevice as Varint,
+                    address: DevAddr as DeviceAddress,
+                    size: u64 as Varint,
+                    storage: DevAddr as DeviceAddress,
+                } with Tensor(dtype: i32, format: i32, dimensions: &'a [i64]);
                 /// The program asks what the memory of a device is at this moment.
                 80 SNAPSHOT Snapshot { device: LogicalDevice as Varint } with Label(name: &'a [u8]);
             }

@@ -43,6 +43,8 @@ pub struct Api {
     pub host_protect: unsafe extern "C" fn(address: usize, size: usize, protection: u8, stack: usize, frame: usize),
     /// How much further than the guard the thread's second guard is.
     pub second_guard: usize,
+    /// Host memory was asked for by one of [`host_call`] and not to be had.
+    pub host_refused: unsafe extern "C" fn(call: u8, size: usize, flag: u8, stack: usize, frame: usize),
     /// Begins to record with these settings, as the environment variable has them, in a process that was not told by it.
     /// Answers [`BEGUN`], [`ALREADY_BEGUN`] or [`REFUSED`].
     pub begin: unsafe extern "C" fn(settings: *const u8, length: usize) -> u32,
@@ -52,6 +54,21 @@ pub struct Api {
     pub mark: unsafe extern "C" fn(text: *const u8, length: usize),
     pub range_start: unsafe extern "C" fn(text: *const u8, length: usize) -> u64,
     pub range_end: extern "C" fn(id: u64),
+}
+
+/// Who was refused host memory, as in the recording.
+pub mod host_call {
+    pub const MALLOC: u8 = 0;
+    pub const CALLOC: u8 = 1;
+    pub const REALLOC: u8 = 2;
+    pub const REALLOCARRAY: u8 = 3;
+    pub const POSIX_MEMALIGN: u8 = 4;
+    pub const ALIGNED_ALLOC: u8 = 5;
+    pub const MEMALIGN: u8 = 6;
+    pub const VALLOC: u8 = 7;
+    pub const PVALLOC: u8 = 8;
+    pub const MMAP: u8 = 9;
+    pub const MREMAP: u8 = 10;
 }
 
 pub const API_VERSION: u32 = 2;

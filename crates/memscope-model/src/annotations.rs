@@ -57,6 +57,11 @@ impl Annotations {
         self.0.entry(block).or_default().inefficiencies |= found;
     }
 
+    /// For whoever needs them only as long as the block lives.
+    pub fn forget(&mut self, block: BlockId) {
+        self.0.remove(&block);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -77,5 +82,7 @@ mod tests {
         assert!(found.inefficiencies.contains(Inefficiencies::TEMPORARY_IDLENESS));
         assert!(!found.inefficiencies.contains(Inefficiencies::LATE_DEALLOCATION));
         assert_eq!(annotations.get(BlockId(4)), Annotation::default());
+        annotations.forget(BlockId(3));
+        assert_eq!((annotations.get(BlockId(3)), annotations.is_empty()), (Annotation::default(), true));
     }
 }

@@ -120,12 +120,7 @@ impl DeviceBooks {
     /// What is in use of a device: see [`SnapshotMemory`].
     pub(crate) fn snapshot(&self, device: Device) -> SnapshotMemory {
         let found = [Pool::PtaCaching, Pool::MindSpore, Pool::Hal].into_iter().find_map(|pool| self.pool(device, pool));
-        found.map_or_else(SnapshotMemory::default, |usage| SnapshotMemory {
-            reserved: usage.reserved_bytes.unwrap_or(usage.live_bytes),
-            max_reserved: usage.peak_reserved_bytes.unwrap_or(usage.peak_bytes),
-            allocated: usage.live_bytes,
-            max_allocated: usage.peak_bytes,
-        })
+        found.map_or_else(SnapshotMemory::default, SnapshotMemory::of)
     }
 
     /// What a pool has reserved from now on.

@@ -1,7 +1,7 @@
 //! What happened to memory, and in which words.
-use crate::{DevAddr, Moment, Name};
-use memscope_format::record::Space;
-pub use memscope_format::record::{AccessMode, Phase, TensorOwner};
+use crate::{DevAddr, Moment, Name, PoolUsage, TimestampNs};
+use memscope_format::record::{self, Space};
+pub use memscope_format::record::{AccessMode, HostCall, Phase};
 use std::fmt;
 
 /// Where the memory is.
@@ -67,6 +67,11 @@ impl Pool {
             Pool::Pinned => "HOST pinned",
             other => other.event_type(),
         }
+    }
+
+    /// The pool of a [`Pool::name`].
+    pub fn from_name(name: &str) -> Option<Pool> {
+        if name == Pool::Pinned.name() { Some(Pool::Pinned) } else { Pool::from_event_type(name) }
     }
 
     pub(crate) fn of(space: Space, device: Device) -> Pool {
@@ -171,13 +176,24 @@ pub enum NoteKind<'e> {
         /// The text of its start; `None` if that was not seen.
         text: Option<&'e str>,
     },
-    /// The driver refused memory.
+    /// Memory was asked for and refused.
     OutOfMemory {
         call: RefusedCall,
         size: u64,
         flag: u64,
     },
-    /// What was in use at that moment: the program asked, or the driver refused memory.
+    /// Where lists were asked for: a block that was alive when memory of its device was refused. Stack and thread are
+    /// those that allocated it.
+    LiveAtRefusal {
+        list: RefusalList,
+        pool: Pool,
+        address: u64,
+        size: u64,
+        made: TimestampNs,
+        /// The number of the step it was allocated in.
+        step: Option<u32>,
+    },
+    /// What was in use at that moment: the program asked, or memory was refused.
     Snapshot {
         name: &'e str,
         memory: SnapshotMemory,
@@ -200,17 +216,42 @@ pub enum NoteKind<'e> {
         name: Option<Name<'e>>,
         path: Option<&'e str>,
     },
+    /// An operator of Aten begins or ends: a call of torch's dispatcher, on the thread of its moment. One may be inside another.
+    AtenOperator {
+        phase: Phase,
+        name: Option<Name<'e>>,
+    },
     Access(Access<'e>),
 }
 
 /// The books of a device at one moment: those of its framework's pool, or, where no framework told of one, of the driver's
-/// memory of this process.
+/// memory of this process. Of the host, those of its heap and mappings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SnapshotMemory {
     pub reserved: u64,
     pub max_reserved: u64,
     pub allocated: u64,
     pub max_allocated: u64,
+}
+
+impl SnapshotMemory {
+    pub(crate) fn of(usage: &PoolUsage) -> SnapshotMemory {
+        SnapshotMemory {
+            reserved: usage.reserved_bytes.unwrap_or(usage.live_bytes),
+            max_reserved: usage.peak_reserved_bytes.unwrap_or(usage.peak_bytes),
+            allocated: usage.live_bytes,
+            max_allocated: usage.peak_bytes,
+        }
+    }
+}
+
+/// Which list of live blocks at a refusal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RefusalList {
+    /// Newest first.
+    Newest,
+    /// Largest first.
+    Largest,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -229,6 +270,24 @@ pub struct AtbOperator<'e> {
     pub workspace: DevAddr,
     /// Intermediate tensors included.
     pub workspace_size: u64,
+}
+
+/// Whose tensor is accessed; decides what its type and format codes are called.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TensorOwner {
+    AtbOperator,
+    AtbKernel,
+    /// torch's, by an operator of Aten.
+    Aten,
+}
+
+impl From<record::TensorOwner> for TensorOwner {
+    fn from(owner: record::TensorOwner) -> TensorOwner {
+        match owner {
+            record::TensorOwner::AtbOperator => TensorOwner::AtbOperator,
+            record::TensorOwner::AtbKernel => TensorOwner::AtbKernel,
+        }
+    }
 }
 
 /// Memory is given to an operator or kernel.
@@ -256,13 +315,15 @@ pub struct AccessedBlock {
     pub device: Device,
 }
 
-/// The driver's functions that can run out of memory.
+/// The functions that can run out of memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RefusedCall {
     MemAlloc,
     MemCreate,
     /// Not the driver but a pool above it.
     Pool(Pool),
+    /// The C library or the kernel.
+    Host(HostCall),
 }
 
 impl RefusedCall {
@@ -279,8 +340,10 @@ impl RefusedCall {
         match name {
             "halMemAlloc" => Some(RefusedCall::MemAlloc),
             "halMemCreate" => Some(RefusedCall::MemCreate),
-            name if name == Pool::Pinned.name() => Some(RefusedCall::Pool(Pool::Pinned)),
-            name => Pool::from_event_type(name).map(RefusedCall::Pool),
+            name => match HostCall::ALL.into_iter().find(|call| call.name() == name) {
+                Some(call) => Some(RefusedCall::Host(call)),
+                None => Pool::from_name(name).map(RefusedCall::Pool),
+            },
         }
     }
 
@@ -289,6 +352,7 @@ impl RefusedCall {
             RefusedCall::MemAlloc => "halMemAlloc",
             RefusedCall::MemCreate => "halMemCreate",
             RefusedCall::Pool(pool) => pool.name(),
+            RefusedCall::Host(call) => call.name(),
         }
     }
 }

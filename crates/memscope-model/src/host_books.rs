@@ -153,6 +153,11 @@ impl HostBooks {
     }
 
     /// The use of host memory, if there was an event.
+    /// The block of the heap that begins there.
+    pub(crate) fn of_heap_at(&self, address: HostAddr) -> Option<BlockId> {
+        self.heap.get(&address).map(|live| live.block)
+    }
+
     pub(crate) fn usage(&self) -> Option<PoolUsage> {
         self.is_used.then_some(self.usage)
     }

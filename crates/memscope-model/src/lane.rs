@@ -111,6 +111,11 @@ impl Lane {
         (self.definitions.atb_path.as_deref(), self.definitions.atb_name.as_deref())
     }
 
+    /// What an operator of Aten is called that goes by this number.
+    pub(crate) fn aten_name(&self, number: u32) -> Option<&str> {
+        self.definitions.aten_names.get(&number).map(String::as_str)
+    }
+
     /// The tensor of the newest access.
     pub(crate) fn tensor(&self) -> &TensorShape {
         &self.definitions.tensor
@@ -151,6 +156,7 @@ struct Definitions {
     text: String,
     atb_path: Option<String>,
     atb_name: Option<String>,
+    aten_names: FxHashMap<u32, String>,
     tensor: TensorShape,
     /// Rare; a word to look at for each event.
     shared: Option<Box<SharedDefinitions>>,
@@ -287,6 +293,9 @@ impl Definitions {
             }
             Definition::KernelName { hash, text: bytes } => {
                 self.shared.get_or_insert_default().kernel_names.push((hash, text(bytes)));
+            }
+            Definition::AtenName { id, text: bytes } => {
+                self.aten_names.insert(id, text(bytes));
             }
             Definition::AtbNames { path, name } => {
                 let known = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));

@@ -1,6 +1,7 @@
 //! Books for traces that are not read from a spool: whoever reads a file says what happened, in the order of time, and the
 //! ledger keeps account and gives the events to the sinks.
-use crate::outcome::PoolUsage;
+use crate::outcome::{PoolUsage, lowest_pool};
+use crate::refusals::KEPT_REFUSALS;
 use crate::state;
 use crate::trace::Fan;
 use crate::{
@@ -71,6 +72,8 @@ pub struct Ledger {
     /// What could not be read.
     pub damage: Vec<Damage>,
     steps: Steps,
+    /// Before `start` or after `stop`: of what happens then, files tell only frees.
+    stopped: bool,
     books: LedgerBooks,
     ids: u64,
     blocks: u64,
@@ -86,9 +89,6 @@ struct Share {
     bytes: u64,
     peak_bytes: u64,
 }
-
-/// A program may ask again and again; the first refusals tell the story.
-const KEPT_REFUSALS: usize = 1000;
 
 #[derive(Debug, Default)]
 struct LedgerBooks {
@@ -241,6 +241,8 @@ impl Ledger {
     ) -> ControlFlow<()> {
         match kind {
             NoteKind::RangeStart { id, text } => self.steps.range_start(id, text),
+            // Neither is within what it bounds.
+            NoteKind::StartTrace | NoteKind::StopTrace => self.stopped = true,
             NoteKind::OutOfMemory { call, size, .. } => self.refuse(now, device, call, size),
             NoteKind::Kernel { phase, name, task, .. } => {
                 let counts = &mut self.outcome.kernels;
@@ -263,6 +265,7 @@ impl Ledger {
         match kind {
             NoteKind::RangeEnd { id, .. } => self.steps.range_end(id),
             NoteKind::Step(_) => self.steps.mark(),
+            NoteKind::StartTrace => self.stopped = false,
             _ => {}
         }
         flow
@@ -271,7 +274,7 @@ impl Ledger {
     fn refuse(&mut self, now: Circumstances, device: Device, call: RefusedCall, size: u64) {
         self.outcome.refusals += 1;
         if self.outcome.out_of_memory.len() < KEPT_REFUSALS {
-            let driver = state::Books::pool(&self.books, device, Pool::Hal);
+            let lowest = state::Books::pool(&self.books, device, lowest_pool(device));
             self.outcome.out_of_memory.push(OutOfMemory {
                 time: now.time,
                 thread: now.thread,
@@ -279,7 +282,7 @@ impl Ledger {
                 call,
                 size,
                 stack: now.stack,
-                driver_bytes: driver.map_or(0, |usage| usage.live_bytes),
+                used_bytes: lowest.map_or(0, |usage| usage.live_bytes),
             });
         }
     }
@@ -298,12 +301,21 @@ impl Ledger {
         outcome.pools = state::Books::pools(&self.books);
         outcome.live = self.state().live_blocks();
         outcome.steps = self.steps.clone();
+        outcome.names = self.names.clone();
+        outcome.owners = self.owners.clone();
         outcome.damage = self.damage.clone();
         outcome
     }
 
     pub fn state(&self) -> State<'_> {
-        State { stacks: &self.stacks, names: &self.names, owners: &self.owners, steps: &self.steps, books: &self.books }
+        State {
+            stacks: &self.stacks,
+            names: &self.names,
+            owners: &self.owners,
+            steps: &self.steps,
+            chosen: !self.stopped,
+            books: &self.books,
+        }
     }
 
     fn moment(&mut self, now: Circumstances) -> Moment {
@@ -476,5 +488,22 @@ mod tests {
         let outcome = ledger.outcome();
         let steps: Vec<_> = outcome.live_blocks().map(|block| outcome.steps.number(block.made.step)).collect();
         assert_eq!(steps, [Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn the_chosen_time_is_between_start_and_stop() {
+        let mut ledger = Ledger::new();
+        let mut told = Vec::new();
+        let mut keep = |_: &TraceEvent<'_>, state: &State<'_>| {
+            told.push(state.chosen);
+            ControlFlow::Continue(())
+        };
+        let sinks: &mut [&mut dyn TraceSink] = &mut [&mut keep];
+        assert!(ledger.malloc(at(1), block(None, 0x100, 10), sinks).is_continue());
+        for (time, kind) in [(2, NoteKind::StopTrace), (3, NoteKind::AclInit), (4, NoteKind::StartTrace)] {
+            assert!(ledger.note(at(time), Device::Npu(1), kind, sinks).is_continue());
+        }
+        assert!(ledger.free(at(5), end(None, 0x100), sinks).is_continue());
+        assert_eq!(told, [true, false, false, false, true]);
     }
 }

@@ -40,6 +40,7 @@ mod outcome;
 mod owners;
 mod process;
 mod ranges;
+mod refusals;
 mod replay;
 mod selection;
 mod stacks;
@@ -54,8 +55,8 @@ pub use annotations::{Annotation, Annotations, Inefficiencies};
 pub use directory::{FoundProcesses, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
-    Access, AccessMode, AccessedBlock, AtbOperator, BlockId, Device, DriverTraits, KernelPhase, NoteEvent, NoteKind,
-    Origin, PageSize, Phase, Pool, RefusedCall, SnapshotMemory, TensorOwner,
+    Access, AccessMode, AccessedBlock, AtbOperator, BlockId, Device, DriverTraits, HostCall, KernelPhase, NoteEvent,
+    NoteKind, Origin, PageSize, Phase, Pool, RefusalList, RefusedCall, SnapshotMemory, TensorOwner,
 };
 pub use facts::{Damage, NothingChosen, Problem, RowPlace, StopReason, Stopped};
 pub use kernel_books::KernelCounts;

@@ -3,12 +3,41 @@ use crate::{AtbOperator, DevAddr, Device, NameId, Names};
 use rustc_hash::FxHashMap;
 
 /// Operators that are at work, by their numbers. An operator that is left by an exception never ends.
-#[derive(Debug, Default)]
-pub(crate) struct OpenOperators(FxHashMap<u64, OpenOperator>);
-
-/// What the end of an operator repeats.
 #[derive(Debug)]
-pub(crate) struct OpenOperator {
+pub(crate) struct OpenOperators<T>(FxHashMap<u64, T>);
+
+impl<T> Default for OpenOperators<T> {
+    fn default() -> OpenOperators<T> {
+        OpenOperators(FxHashMap::default())
+    }
+}
+
+impl<T> OpenOperators<T> {
+    /// More than threads can be in at once, even with graphs in graphs.
+    const MOST: usize = 1 << 16;
+
+    pub(crate) fn start(&mut self, number: u64, operator: T) {
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        self.0.insert(number, operator);
+    }
+
+    pub(crate) fn end(&mut self, number: u64) -> Option<T> {
+        self.0.remove(&number)
+    }
+}
+
+/// What the end of an operator of Aten repeats.
+#[derive(Debug)]
+pub(crate) struct OpenAtenOperator {
+    pub(crate) device: Device,
+    pub(crate) name: Option<NameId>,
+}
+
+/// What the end of an operator of ATB repeats.
+#[derive(Debug)]
+pub(crate) struct OpenAtbOperator {
     pub(crate) device: Device,
     name: Option<NameId>,
     path: Option<String>,
@@ -16,25 +45,13 @@ pub(crate) struct OpenOperator {
     workspace_size: u64,
 }
 
-impl OpenOperators {
-    /// More than threads can be in at once, even with graphs in graphs.
-    const MOST: usize = 1 << 16;
-
-    pub(crate) fn start(&mut self, number: u64, device: Device, operator: &AtbOperator<'_>) {
-        if self.0.len() >= Self::MOST {
-            self.0.clear();
-        }
+impl OpenAtbOperator {
+    pub(crate) fn of(device: Device, operator: &AtbOperator<'_>) -> OpenAtbOperator {
         let AtbOperator { name, path, workspace, workspace_size } = *operator;
         let (name, path) = (name.map(|name| name.id), path.map(str::to_owned));
-        self.0.insert(number, OpenOperator { device, name, path, workspace, workspace_size });
+        OpenAtbOperator { device, name, path, workspace, workspace_size }
     }
 
-    pub(crate) fn end(&mut self, number: u64) -> Option<OpenOperator> {
-        self.0.remove(&number)
-    }
-}
-
-impl OpenOperator {
     pub(crate) fn lend<'a>(&'a self, names: &'a Names) -> AtbOperator<'a> {
         AtbOperator {
             name: self.name.and_then(|name| names.get(name)),
@@ -66,10 +83,9 @@ mod tests {
     #[test]
     fn operators_that_never_end_do_not_pile_up() {
         let mut open = OpenOperators::default();
-        let operator = AtbOperator { name: None, path: None, workspace: DevAddr(0), workspace_size: 0 };
-        for number in 0..3 * OpenOperators::MOST as u64 {
-            open.start(number, Device::Unknown, &operator);
+        for number in 0..3 * OpenOperators::<()>::MOST as u64 {
+            open.start(number, ());
         }
-        assert!(open.0.len() <= OpenOperators::MOST);
+        assert!(open.0.len() <= OpenOperators::<()>::MOST);
     }
 }

@@ -1,6 +1,6 @@
 //! What a replay came to.
 use crate::facts::{Damage, NothingChosen, Problem, Stopped};
-use crate::{Block, Device, KernelCounts, Pool, RefusedCall, StackId, Steps, TimestampNs};
+use crate::{Block, Device, KernelCounts, Names, Owners, Pool, RefusedCall, StackId, Steps, TimestampNs};
 
 /// The sums of a whole replay, or of its part up to where a sink broke off.
 #[derive(Clone, Debug, Default)]
@@ -34,9 +34,9 @@ pub struct Outcome {
     /// Why no event was chosen, if the user chose a time (steps, or between `start` and `stop`) that never came.
     pub nothing_chosen: Option<NothingChosen>,
     pub problems: Vec<Problem>,
-    /// Allocations the driver refused, the first ones.
+    /// Allocations that were refused, the first ones.
     pub out_of_memory: Vec<OutOfMemory>,
-    /// How many it refused.
+    /// How many were.
     pub refusals: u64,
     pub kernels: KernelCounts,
     /// What could not be read.
@@ -57,6 +57,9 @@ pub struct Outcome {
     pub reserved_space: u64,
     pub peak_reserved_space: u64,
     pub steps: Steps,
+    /// What the numbers of names and owners in events stand for.
+    pub names: Names,
+    pub owners: Owners,
     /// One entry for each pool of a device asked for that had an event, in their order.
     pub pools: Vec<PoolUsage>,
     pub(crate) live: Vec<Block>,
@@ -132,9 +135,14 @@ impl PoolUsage {
     }
 }
 
+/// The pool that a device's memory comes from at last.
+pub(crate) fn lowest_pool(device: Device) -> Pool {
+    if device == Device::Cpu { Pool::Host } else { Pool::Hal }
+}
+
 pub(crate) const MOST_BYTES: u64 = i64::MAX as u64;
 
-/// An allocation the driver refused for want of memory.
+/// An allocation that was refused for want of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfMemory {
     pub time: TimestampNs,
@@ -143,6 +151,6 @@ pub struct OutOfMemory {
     pub call: RefusedCall,
     pub size: u64,
     pub stack: StackId,
-    /// Live bytes of the device in the driver's books at that moment.
-    pub driver_bytes: u64,
+    /// Live bytes of the device at that moment: in the driver's books, of the host in its own.
+    pub used_bytes: u64,
 }

@@ -1,7 +1,8 @@
 //! One recorded process.
+use crate::refusals::Refusals;
 use crate::replay::Replay;
 use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
-use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, Stacks, State, TraceEvent};
+use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, ProcessState, Stacks, State, TraceEvent};
 use memscope_format::decode::Spool;
 use memscope_format::layout;
 use memscope_format::settings::RecordSettings;
@@ -51,6 +52,11 @@ impl Process {
         self.spool.process().settings()
     }
 
+    /// How many blocks the lists at refusals can name, which no record of its own tells.
+    pub fn most_listed_blocks(&self) -> u64 {
+        Refusals::new(&self.settings()).most_listed(self.recorded_bytes())
+    }
+
     /// How much was recorded, known without reading it: bytes of records.
     pub fn recorded_bytes(&self) -> u64 {
         self.spool.recorded_bytes()
@@ -86,7 +92,13 @@ impl Process {
 impl TraceSource for Process {
     fn info(&self) -> TraceInfo {
         let info = self.spool.process();
-        TraceInfo { pid: info.pid, command: info.command.clone(), start: info.start }
+        TraceInfo {
+            pid: info.pid,
+            command: info.command.clone(),
+            start: info.start,
+            run_id: info.run_id,
+            exited: Some(info.state == ProcessState::Ended),
+        }
     }
 
     fn step(&mut self, sinks: &mut [&mut dyn TraceSink]) -> Result<Status, ModelError> {

@@ -1,6 +1,8 @@
 //! Merging the lanes of a spool by time.
 mod atb;
+mod aten;
 mod kernels;
+mod refused;
 
 use self::kernels::{LogTotals, LogTurn};
 use crate::books::{Books, BooksView, Counts};
@@ -10,14 +12,15 @@ use crate::facts::{Damage, Problem, Stopped};
 use crate::host_books::HostBooks;
 use crate::kernel_books::{KernelBooks, TaskId};
 use crate::lane::Lane;
-use crate::operators::OpenOperators;
+use crate::operators::{OpenAtbOperator, OpenAtenOperator, OpenOperators};
 use crate::ranges::{OpenRanges, ThreadDevices};
+use crate::refusals::Refusals;
 use crate::selection::Gate;
 use crate::task_log::{TaskLogReader, is_of_task_log};
 use crate::trace::{Status, TraceSink};
 use crate::{
-    BlockEvent, BlockId, Device, HostAddr, ModelError, Moment, Names, NoteEvent, NoteKind, OutOfMemory, Outcome,
-    Owners, Pool, RefusedCall, Selection, StackId, Stacks, State, Steps, TimestampNs, TraceEvent, state,
+    BlockEvent, BlockId, Device, HostAddr, ModelError, Moment, Names, NoteEvent, NoteKind, Outcome, Owners,
+    RefusedCall, Selection, StackId, Stacks, State, Steps, TimestampNs, TraceEvent, state,
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
 use memscope_format::layout::StopReason;
@@ -48,12 +51,12 @@ pub(crate) struct Replay {
     thread_devices: ThreadDevices,
     ranges: OpenRanges,
     kernels: KernelBooks,
-    operators: OpenOperators,
+    operators: OpenOperators<OpenAtbOperator>,
+    aten_operators: OpenOperators<OpenAtenOperator>,
     problems: Vec<Problem>,
     damage: Vec<Damage>,
     unknown_records: u64,
-    out_of_memory: Vec<OutOfMemory>,
-    refusals: u64,
+    refusals: Refusals,
     recorded: u64,
     /// Bytes of the recording that were read.
     bytes: u64,
@@ -109,7 +112,8 @@ impl Delivery {
 
     #[inline]
     fn state<'s>(&'s self, books: &'s dyn state::Books, stacks: &'s Stacks, names: &'s Names) -> State<'s> {
-        State { stacks, names, owners: &self.owners, steps: &self.steps, books }
+        let chosen = self.gate.is_open();
+        State { stacks, names, owners: &self.owners, steps: &self.steps, chosen, books }
     }
 
     #[inline]
@@ -160,11 +164,11 @@ impl Replay {
             ranges: OpenRanges::default(),
             kernels: KernelBooks::default(),
             operators: OpenOperators::default(),
+            aten_operators: OpenOperators::default(),
             problems: Vec::new(),
             damage: spool.damage().iter().cloned().map(Damage::Spool).collect(),
             unknown_records: 0,
-            out_of_memory: Vec::new(),
-            refusals: 0,
+            refusals: Refusals::new(settings),
             recorded: 0,
             bytes: 0,
             events_without_stack: 0,
@@ -216,7 +220,10 @@ impl Replay {
     ///
     /// Two lanes with events of the same tick take turns by number: which came first is not known.
     fn next_turn(&mut self, end: u64, sink: &mut dyn TraceSink) -> Result<bool, ModelError> {
-        let Some(Reverse((ticks, index))) = self.order.pop() else { return Ok(false) };
+        let Some(Reverse((ticks, index))) = self.order.pop() else {
+            self.interrupted = self.snapshots_at_end(sink).is_break();
+            return Ok(false);
+        };
         let limit = self.order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
         let Some(place) = self.lanes.get_mut(index) else {
             return self.turn_of_log(index, limit, sink);
@@ -312,6 +319,12 @@ impl Replay {
             let time = self.timeline.time_near(ticks, &mut self.stretch);
             let now = self.moment(time, thread, stack);
             let more = if is_of_host(kind) {
+                if self.refusals.is_unanswered()
+                    && matches!(kind, EventKind::HostAlloc { .. } | EventKind::HostMap { .. })
+                    && self.snapshot_after_refusal(now, Device::Cpu, sink).is_break()
+                {
+                    return Ok(Turn::Interrupted);
+                }
                 if self.enter_host(now, kind, sink).is_break() {
                     return Ok(Turn::Interrupted);
                 }
@@ -501,6 +514,7 @@ impl Replay {
         match kind {
             EventKind::DeviceAlloc { space, device, address, size, attributes } => {
                 let device = device_numbers.device(space, device);
+                self.snapshot_after_refusal(now, device, sink)?;
                 let allocation = Allocation { space, device, address, size, attributes };
                 self.enter_device(sink, |devices, counts, emit| devices.alloc(now, allocation, counts, emit))
             }
@@ -515,6 +529,9 @@ impl Replay {
             EventKind::OutOfMemory { space, device, size, flag } => {
                 let device = device_numbers.device(space, device);
                 self.refuse(now, RefusedCall::of(space, device), device, (size, flag), sink)
+            }
+            EventKind::HostRefused { call, size, flag } => {
+                self.refuse(now, RefusedCall::Host(call), Device::Cpu, (size, flag), sink)
             }
             EventKind::System { kind, value } => self.enter_system(now, kind, value, sink),
             EventKind::Snapshot { device, .. } => {
@@ -570,6 +587,9 @@ impl Replay {
             | EventKind::AtbOperatorEnd { .. }
             | EventKind::AtbKernel { .. }
             | EventKind::Access { .. } => self.enter_atb(now, kind, lane, sink),
+            EventKind::AtenOperatorStart { .. } | EventKind::AtenOperatorEnd { .. } | EventKind::AtenAccess { .. } => {
+                self.enter_aten(now, kind, lane, sink)
+            }
         }
     }
 
@@ -624,45 +644,6 @@ impl Replay {
         }
     }
 
-    fn refuse(
-        &mut self,
-        now: Moment,
-        call: RefusedCall,
-        device: Device,
-        (size, flag): (u64, u64),
-        sink: &mut dyn TraceSink,
-    ) -> ControlFlow<()> {
-        // A program may ask again and again; the first refusals tell the story.
-        const KEPT: usize = 1000;
-        if !self.delivery.gate.devices.contains(device) {
-            return ControlFlow::Continue(());
-        }
-        self.refusals += 1;
-        if self.out_of_memory.len() < KEPT {
-            let driver = self.books.devices.pool(device, Pool::Hal);
-            self.out_of_memory.push(OutOfMemory {
-                time: now.time,
-                thread: now.thread,
-                device,
-                call,
-                size,
-                stack: now.stack,
-                driver_bytes: driver.map_or(0, |usage| usage.live_bytes),
-            });
-        }
-        self.snapshot(now, device, OOM_SNAPSHOT, sink)?;
-        self.note(now, device, NoteKind::OutOfMemory { call, size, flag }, true, sink)
-    }
-
-    /// Asked for, so emitted whether tracing is on or not.
-    fn snapshot(&mut self, now: Moment, device: Device, name: &str, sink: &mut dyn TraceSink) -> ControlFlow<()> {
-        if !self.delivery.gate.devices.contains(device) {
-            return ControlFlow::Continue(());
-        }
-        let memory = self.books.devices.snapshot(device);
-        self.note(now, device, NoteKind::Snapshot { name, memory }, true, sink)
-    }
-
     fn note(
         &mut self,
         now: Moment,
@@ -695,8 +676,8 @@ impl Replay {
             unknown_records: self.unknown_records,
             nothing_chosen: None,
             problems: self.problems.clone(),
-            out_of_memory: self.out_of_memory.clone(),
-            refusals: self.refusals,
+            out_of_memory: self.refusals.kept.clone(),
+            refusals: self.refusals.count,
             kernels: self.kernels.counts,
             damage: self.damage.clone(),
             stopped: stopped(spool),
@@ -709,6 +690,8 @@ impl Replay {
             reserved_space: 0,
             peak_reserved_space: 0,
             steps: delivery.steps.clone(),
+            names: self.names.clone(),
+            owners: delivery.owners.clone(),
             pools: state::Books::pools(&books.view()),
             live: books.live_after(BlockId(0)),
         };
@@ -756,9 +739,6 @@ fn waits_for_total(kind: EventKind) -> bool {
         EventKind::DeviceAlloc { space: Space::MindSpore, .. } | EventKind::DeviceFree { space: Space::MindSpore, .. }
     )
 }
-
-/// The name of the snapshot at a refusal.
-const OOM_SNAPSHOT: &str = "OOM_Snapshot";
 
 /// How far apart two events of one address may be dated in the wrong order.
 const SOON_NS: u64 = 20_000;

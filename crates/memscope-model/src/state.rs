@@ -9,6 +9,8 @@ pub struct State<'s> {
     pub names: &'s Names,
     pub owners: &'s Owners,
     pub steps: &'s Steps,
+    /// Now is within what the user chose to see: between `start` and `stop`, and in one of the steps chosen.
+    pub chosen: bool,
     pub(crate) books: &'s dyn Books,
 }
 

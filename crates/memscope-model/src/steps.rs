@@ -27,6 +27,8 @@ pub struct Steps {
     /// Open step ranges by number of the range: that of the step.
     open: FxHashMap<u64, u32>,
     current: StepId,
+    /// Counts the beginnings and ends of steps.
+    changes: u64,
 }
 
 impl Steps {
@@ -57,6 +59,18 @@ impl Steps {
         }
     }
 
+    /// The numbers of the steps that run now, in no order: ranges may lie within each other, or overlap.
+    pub fn running(&self) -> impl Iterator<Item = u32> + '_ {
+        let by_marks = (self.source == Some(StepSource::Marks)).then(|| self.count());
+        self.open_ranges().chain(by_marks)
+    }
+
+    /// Moves on whenever a step begins or ends; 0 before the first.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// How many calls of `step()` came, if they make the steps.
     pub(crate) fn marks(&self) -> u32 {
         if self.source == Some(StepSource::Marks) { self.count } else { 0 }
@@ -71,6 +85,7 @@ impl Steps {
         if *self.source.get_or_insert(StepSource::Marks) == StepSource::Marks {
             self.count = self.count.saturating_add(1);
             self.current = StepId(self.count);
+            self.changes += 1;
         }
     }
 
@@ -79,12 +94,14 @@ impl Steps {
             self.count = self.count.saturating_add(1);
             self.open.insert(id, self.count);
             self.current = StepId(self.count);
+            self.changes += 1;
         }
     }
 
     pub(crate) fn range_end(&mut self, id: u64) {
         if self.open.remove(&id).is_some() {
             self.current = StepId(self.open.values().copied().max().unwrap_or(0));
+            self.changes += 1;
         }
     }
 }
@@ -119,6 +136,26 @@ mod tests {
         assert_eq!(steps.current(), before);
         let numbers = [before, first, nested].map(|step| steps.number(step));
         assert_eq!((numbers, steps.count()), ([None, Some(1), Some(2)], 2));
+    }
+
+    #[test]
+    fn ranges_that_overlap_run_together() {
+        let mut steps = Steps::default();
+        let running = |steps: &Steps| {
+            let mut running: Vec<u32> = steps.running().collect();
+            running.sort_unstable();
+            (running, steps.changes())
+        };
+        assert_eq!(running(&steps), (vec![], 0));
+        steps.range_start(7, STEP_TEXT);
+        steps.range_start(8, STEP_TEXT);
+        assert_eq!(running(&steps), (vec![1, 2], 2));
+        steps.range_end(7);
+        steps.range_end(7);
+        assert_eq!(running(&steps), (vec![2], 3));
+        let mut steps = Steps::default();
+        steps.mark();
+        assert_eq!(running(&steps), (vec![2], 1));
     }
 
     #[test]

@@ -119,6 +119,10 @@ pub struct TraceInfo {
     pub command: String,
     /// When the recording began; 0 where the source does not say.
     pub start: TimestampNs,
+    /// Which run it was part of; 0 where the source does not say.
+    pub run_id: u64,
+    /// Whether the recording was ended by the process itself; `None` where the source does not say.
+    pub exited: Option<bool>,
 }
 
 /// Something a trace can be read from: a spool, or files made from one. It is stepped by whoever reads it, and waits

@@ -1,10 +1,10 @@
 //! Anonymous mappings. File mappings are not memory the program asked for, except where they replace some.
 use crate::hooks::{self, Pointer};
-use crate::recording::Call;
+use crate::recording::{Call, says_no_memory};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, PROT_EXEC, PROT_READ, PROT_WRITE, off_t};
-use memscope_hook::Entry;
+use memscope_hook::{Entry, host_call};
 
 pub(crate) unsafe extern "C" fn mmap(
     address: Pointer,
@@ -37,14 +37,16 @@ pub(crate) unsafe extern "C" fn mmap64(
 fn map(length: usize, protection: c_int, flags: c_int, entry: Entry, original: impl FnOnce() -> Pointer) -> Pointer {
     let call = Call::enter(entry);
     let mapped = original();
-    if let Some(call) = call
-        && mapped != MAP_FAILED
-    {
-        if flags & MAP_ANONYMOUS != 0 {
+    if let Some(call) = call {
+        let no_reserve = if flags & MAP_NORESERVE != 0 { NO_RESERVE } else { 0 };
+        if mapped == MAP_FAILED {
+            if says_no_memory() {
+                call.refused(host_call::MMAP, length, access(protection) | no_reserve);
+            }
+        } else if flags & MAP_ANONYMOUS != 0 {
             if access(protection) == 0 {
                 RESERVED.store(true, Relaxed);
             }
-            let no_reserve = if flags & MAP_NORESERVE != 0 { NO_RESERVE } else { 0 };
             call.mapped(mapped as usize, whole_pages(length), access(protection) | no_reserve);
         } else if flags & MAP_FIXED != 0 {
             call.unmapped(mapped as usize, whole_pages(length));
@@ -80,11 +82,13 @@ pub(crate) unsafe extern "C" fn mremap(
     let began = call.as_ref().map_or(0, Call::now);
     // SAFETY: as above.
     let new = unsafe { original(old, old_length, new_length, flags, new_address) };
-    if let Some(call) = call
-        && new != MAP_FAILED
-    {
-        let (old_length, new_length) = (whole_pages(old_length), whole_pages(new_length));
-        call.remapped((old as usize, old_length), (new as usize, new_length), began);
+    if let Some(call) = call {
+        if new != MAP_FAILED {
+            let (old_length, new_length) = (whole_pages(old_length), whole_pages(new_length));
+            call.remapped((old as usize, old_length), (new as usize, new_length), began);
+        } else if says_no_memory() {
+            call.refused(host_call::MREMAP, new_length, 0);
+        }
     }
     new
 }

@@ -94,6 +94,13 @@ impl Call {
         }
     }
 
+    /// Memory was not to be had.
+    #[inline(always)]
+    pub(crate) fn refused(&self, call: u8, size: usize, flag: u8) {
+        // By value: a reference would keep the usual call's words in memory.
+        tell_refusal(self.api, self.entry, call, size, flag);
+    }
+
     pub(crate) fn unmapped(&self, address: usize, size: usize) {
         // SAFETY: as above.
         unsafe { (self.api.host_unmap)(address, size) }
@@ -113,6 +120,22 @@ impl Call {
             )
         }
     }
+}
+
+/// Out of the way of the calls that get what they ask for.
+#[cold]
+#[inline(never)]
+fn tell_refusal(api: &'static Api, entry: Entry, call: u8, size: usize, flag: u8) {
+    // SAFETY: only called by a `Call`, which holds the guard.
+    unsafe { (api.host_refused)(call, size, flag, entry.stack_pointer, entry.frame_pointer) }
+}
+
+/// Whether the call that has just failed says that memory is exhausted.
+#[cold]
+#[inline(never)]
+pub(crate) fn says_no_memory() -> bool {
+    // SAFETY: the thread's own errno.
+    unsafe { *libc::__errno_location() == libc::ENOMEM }
 }
 
 impl Drop for Call {

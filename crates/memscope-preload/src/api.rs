@@ -1,10 +1,10 @@
 //! The C table, filled.
 use crate::deliberate_lock;
 use core::ffi::{CStr, c_char};
-use memscope_hook::{API_VERSION, Api};
+use memscope_hook::{API_VERSION, Api, host_call};
 use memscope_recorder::device::LogicalDevice;
 use memscope_recorder::slot::{self, Guard};
-use memscope_recorder::{Beginning, Protection, control};
+use memscope_recorder::{Beginning, HostCall, Protection, control};
 
 static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     size: size_of::<Api>() as u32,
@@ -24,6 +24,7 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     step,
     snapshot,
     host_protect,
+    host_refused,
     begin,
     end: crate::lifecycle::end,
     mark,
@@ -86,6 +87,25 @@ unsafe extern "C" fn host_protect(address: usize, size: usize, protection: u8, s
     let guard = unsafe { Guard::lent(stack, frame) };
     memscope_recorder::host_protect(&guard, address, size, Protection(protection));
 }
+
+unsafe extern "C" fn host_refused(call: u8, size: usize, flag: u8, stack: usize, frame: usize) {
+    let Some(call) = HostCall::from_code(call) else { return };
+    // SAFETY: as above.
+    let guard = unsafe { Guard::lent(stack, frame) };
+    memscope_recorder::host_refused(&guard, call, size, u64::from(flag));
+}
+
+/// The table's numbers are the recording's.
+const _: () = {
+    assert!(host_call::MALLOC == HostCall::Malloc as u8 && host_call::CALLOC == HostCall::Calloc as u8);
+    assert!(host_call::REALLOC == HostCall::Realloc as u8 && host_call::REALLOCARRAY == HostCall::Reallocarray as u8);
+    assert!(host_call::POSIX_MEMALIGN == HostCall::PosixMemalign as u8);
+    assert!(
+        host_call::ALIGNED_ALLOC == HostCall::AlignedAlloc as u8 && host_call::MEMALIGN == HostCall::Memalign as u8
+    );
+    assert!(host_call::VALLOC == HostCall::Valloc as u8 && host_call::PVALLOC == HostCall::Pvalloc as u8);
+    assert!(host_call::MMAP == HostCall::Mmap as u8 && host_call::MREMAP == HostCall::Mremap as u8);
+};
 
 unsafe extern "C" fn host_unmap(address: usize, size: usize) {
     // SAFETY: as above.

@@ -30,6 +30,17 @@ pub(crate) enum Stray {
     Left,
 }
 
+/// Who answers for what a file grows by.
+pub(crate) trait Growth {
+    /// Before `bytes` are added; how large the file may be with all that was claimed.
+    fn claim(&self, bytes: u64) -> Result<u64, Errno>;
+
+    /// So many of those that were claimed were not added.
+    fn release(&self, bytes: u64);
+
+    fn strayed(&self, stray: Stray);
+}
+
 impl SpoolFile {
     /// Creates the file at `self.path`, which must not exist.
     pub(crate) fn create(&mut self, which: Which, flags: usize) -> Result<(), Errno> {
@@ -137,12 +148,13 @@ impl SpoolFile {
 
     /// A descriptor of the file, which is then at least `size` bytes long, all of them there to be stored to. It grows by
     /// zeroes that are written: if a stranger gets them instead, they can be taken back.
-    pub(crate) fn grow_to(&self, size: u64, mut strayed: impl FnMut(Stray)) -> Result<Fd, Errno> {
+    ///
+    /// Threads that grow it at once make it longer than each of them needs; what each adds is claimed from `growth`.
+    pub(crate) fn grow_to(&self, size: u64, growth: &impl Growth) -> Result<Fd, Errno> {
         /// A signal or a stranger at each of so many attempts is not one in passing.
         const TRIES: usize = 64;
         const PARTS: usize = 16;
         static ZEROES: [u8; WINDOW_PAGE] = [0; WINDOW_PAGE];
-        SpoolFile::may_grow_to(size)?;
         let ours = self.id();
         for _ in 0..TRIES {
             let descriptor = self.descriptor()?;
@@ -154,6 +166,8 @@ impl SpoolFile {
                 return Ok(descriptor);
             }
             let missing = (size - length).min((PARTS * WINDOW_PAGE) as u64) as usize;
+            let largest = growth.claim(missing as u64)?;
+            SpoolFile::may_grow_to(largest).inspect_err(|_| growth.release(missing as u64))?;
             let piece = |number: usize| Part {
                 data: ZEROES.as_ptr(),
                 length: missing.saturating_sub(number * WINDOW_PAGE).min(WINDOW_PAGE),
@@ -164,17 +178,20 @@ impl SpoolFile {
                 match sys::append(descriptor, &zeroes) {
                     // Before Linux 4.16, or where the program forbids it.
                     Err(Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::SANDBOX) => {
+                        SpoolFile::may_grow_to(growth.claim(size - length - missing as u64)?)?;
                         return sys::fallocate(descriptor, 0, size).map(|()| descriptor);
                     }
                     answer => answer,
                 }
             };
-            if !self.is_at(descriptor, ours) {
+            let is_ours = self.is_at(descriptor, ours);
+            growth.release(missing as u64 - written.map_or(0, |written| if is_ours { written as u64 } else { 0 }));
+            if !is_ours {
                 if let Ok(stray @ 1..) = written
                     // SAFETY: as above.
                     && unsafe { cut_off(descriptor, &zeroes, stray) } == Some(true)
                 {
-                    strayed(Stray::TakenBack);
+                    growth.strayed(Stray::TakenBack);
                 }
                 continue;
             }
@@ -188,16 +205,11 @@ impl SpoolFile {
     }
 
     /// Maps a range of the file, which is long enough.
-    pub(crate) fn map(
-        &self,
-        offset: u64,
-        length: usize,
-        strayed: impl FnMut(Stray) + Copy,
-    ) -> Result<NonNull<u8>, Errno> {
+    pub(crate) fn map(&self, offset: u64, length: usize, growth: &impl Growth) -> Result<NonNull<u8>, Errno> {
         const TRIES: usize = 8;
         let ours = self.id();
         for _ in 0..TRIES {
-            let descriptor = self.grow_to(offset + length as u64, strayed)?;
+            let descriptor = self.grow_to(offset + length as u64, growth)?;
             let memory = sys::map_file(descriptor, offset, length)?;
             if self.is_at(descriptor, ours) {
                 return Ok(memory);

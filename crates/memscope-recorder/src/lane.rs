@@ -18,7 +18,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use memscope_format::encode::{Extended, NodeDeltas};
 use memscope_format::layout::ClockKind;
-use memscope_format::record::{HostAddr, Protection, StackRef};
+use memscope_format::record::{HostAddr, HostCall, Protection, StackRef};
 use memscope_sys as sys;
 
 /// Where a hook was entered that holds the guard for `'g`: of the calling thread, and further out on its stack.
@@ -287,6 +287,14 @@ pub fn host_protect(guard: &Guard<'_>, address: usize, size: usize, protection: 
     record(guard.entry(), 1, |lane, ticks, stack| {
         let record = Extended::HostProtect { address: HostAddr(address as u64), size: size as u64, protection, stack };
         lane.writer.extended_event(ticks, &record);
+    });
+}
+
+/// Host memory was asked for and not to be had. `flag` as in the record.
+#[cold]
+pub fn host_refused(guard: &Guard<'_>, call: HostCall, size: usize, flag: u64) {
+    record(guard.entry(), 1, |lane, ticks, stack| {
+        lane.writer.extended_event(ticks, &Extended::HostRefused { call, size: size as u64, flag, stack });
     });
 }
 

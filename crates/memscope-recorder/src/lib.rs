@@ -20,6 +20,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod atb;
+mod claims;
 mod clock;
 mod config;
 pub mod control;
@@ -42,11 +43,11 @@ mod writer;
 
 pub use config::Wanted;
 pub use lane::{
-    event, event_with_stack, host_alloc, host_free, host_map, host_moved, host_protect, host_remapped, host_unmap,
-    ticks_now,
+    event, event_with_stack, host_alloc, host_free, host_map, host_moved, host_protect, host_refused, host_remapped,
+    host_unmap, ticks_now,
 };
 pub use memscope_format::encode::Extended;
-pub use memscope_format::record::Protection;
+pub use memscope_format::record::{HostCall, Protection};
 pub use process::{Beginning, begin, initialise, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};
 

@@ -1,4 +1,5 @@
 //! One recording per process image, and one per forked child.
+use crate::claims::Claims;
 use crate::clock::{self, Calibration, TickLine};
 use crate::config::{self, Config, Wanted};
 use crate::control;
@@ -46,6 +47,7 @@ pub(crate) struct Process {
     lane_pause: AtomicU32,
     next_lane_pause: AtomicU32,
     pub(crate) free_windows: FreeWindows,
+    pub(crate) claims: Claims,
     stopped: AtomicBool,
     tick_line: TickLine,
     pub(crate) kernels: Kernels,
@@ -512,13 +514,11 @@ impl Process {
         if self.is_stopped() {
             return Err(AppendError::Final);
         }
-        let header = self.header();
-        let size = header.appended.load(Relaxed) + length as u64;
-        let cap = config().size_cap;
-        if cap != 0 && size + self.window_bytes() > cap {
+        let length = length as u64;
+        let Ok(size) = self.claims.claim_spool(length) else {
             self.stop(StopReason::SizeCap, Errno(0));
             return Err(AppendError::Final);
-        }
+        };
         if let Err(error) = SpoolFile::may_grow_to(size) {
             self.stop(StopReason::WriteFailed, error);
             return Err(AppendError::Final);
@@ -529,11 +529,12 @@ impl Process {
         // SAFETY: the caller vouches for the parts.
         match unsafe { self.files().events.append(spool_block, |stray| self.strayed(stray)) } {
             Ok(()) => {
-                header.appended.fetch_add(length as u64, AcqRel);
+                self.header().appended.fetch_add(length, AcqRel);
                 Ok(())
             }
             // Others hold all descriptors or all memory now.
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EAGAIN | Errno::EINTR) => {
+                self.claims.release_spool(length);
                 Err(AppendError::Passing)
             }
             Err(error) => {

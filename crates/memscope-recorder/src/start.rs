@@ -2,7 +2,7 @@
 use crate::clock::{self, Calibration};
 use crate::config::Config;
 use crate::control;
-use crate::files::SpoolFile;
+use crate::files::{Growth, SpoolFile, Stray};
 use crate::forks::Which;
 use crate::keeper;
 use crate::path::Path;
@@ -47,7 +47,7 @@ pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno>
         }
     };
     let memory = windows
-        .map(0, PROCESS_HEADER_SIZE, |_| {})
+        .map(0, PROCESS_HEADER_SIZE, &Beginning)
         .inspect_err(|error| keeper::tell_not_recorded(config, Reason::NoSpace, *error))?;
     // A child would keep it for nothing. If the kernel refuses, it does.
     let _ = sys::dont_fork(memory, PROCESS_HEADER_SIZE);
@@ -157,4 +157,17 @@ fn read_command(into: &mut [u8]) -> u32 {
         *byte = b' ';
     }
     end as u32
+}
+
+/// The first page of the windows' file: there is nothing else of it yet, nor a header to count in.
+struct Beginning;
+
+impl Growth for Beginning {
+    fn claim(&self, bytes: u64) -> Result<u64, Errno> {
+        Ok(bytes)
+    }
+
+    fn release(&self, _: u64) {}
+
+    fn strayed(&self, _: Stray) {}
 }

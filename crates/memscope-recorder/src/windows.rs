@@ -1,8 +1,9 @@
 //! The windows of a process: pieces of one file, handed to lanes and taken back when they move to larger ones.
-use crate::process::{self, Process};
+use crate::files::{Growth, Stray};
+use crate::process::Process;
 use crate::slot;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
 use memscope_format::layout::{
     LARGEST_WINDOW, PROCESS_HEADER_SIZE, StopReason, WINDOW_PAGE, WindowHeader, notes, window_bytes,
@@ -65,22 +66,16 @@ impl Process {
         if self.is_stopped() {
             return Err(WindowError::System);
         }
-        let header = self.header();
         let page = match self.free_windows.take(size) {
             Some(page) => page,
             None => {
                 let pages = 1 << size;
-                let whole = self.window_bytes() + u64::from(pages) * WINDOW_PAGE as u64;
-                let cap = process::config().size_cap;
-                if cap != 0 && whole + header.appended.load(Relaxed) > cap {
-                    return Err(WindowError::OverCap);
-                }
-                header.window_pages.fetch_add(pages, AcqRel)
+                self.header().window_pages.fetch_add(pages, AcqRel)
             }
         };
-        self.map_window(page, size).map_err(|_| {
+        self.map_window(page, size).map_err(|error| {
             self.free_windows.put(size, page);
-            WindowError::System
+            if error == OVER_CAP { WindowError::OverCap } else { WindowError::System }
         })
     }
 
@@ -90,7 +85,7 @@ impl Process {
         if !sys::has_room_for(length) {
             return Err(Errno::ENOMEM);
         }
-        let memory = self.files().windows.map(offset, length, |stray| self.strayed(stray))?;
+        let memory = self.files().windows.map(offset, length, self)?;
         // A child would keep it for nothing. If the kernel refuses, it does.
         let _ = sys::dont_fork(memory, length);
         let slot = slot::current();
@@ -113,10 +108,22 @@ impl Process {
         }
         self.free_windows.put(size, page);
     }
+}
 
-    /// Bytes of `windows.spool`.
-    pub(crate) fn window_bytes(&self) -> u64 {
-        PROCESS_HEADER_SIZE as u64 + u64::from(self.header().window_pages.load(Acquire)) * WINDOW_PAGE as u64
+/// No answer of the kernel: the user's limit forbids that the file grows.
+const OVER_CAP: Errno = Errno(0);
+
+impl Growth for Process {
+    fn claim(&self, bytes: u64) -> Result<u64, Errno> {
+        self.claims.claim_windows(bytes).map_err(|_| OVER_CAP)
+    }
+
+    fn release(&self, bytes: u64) {
+        self.claims.release_windows(bytes);
+    }
+
+    fn strayed(&self, stray: Stray) {
+        Process::strayed(self, stray);
     }
 }
 

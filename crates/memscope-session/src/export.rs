@@ -105,7 +105,7 @@ pub fn read_dumps(root: &Path, recordings: &Recordings, printer: &Printer) -> Ba
         let mut analyses = Analyses::of_dump();
         let outcome = trace.run(&mut analyses.sinks(), &mut progress.of(index));
         let mut symbolizer = Symbolizer::new();
-        let report = |outcome| ProcessReport::of_dump(&*trace, &path, outcome, &analyses, &mut symbolizer, &largest);
+        let report = |outcome| ProcessReport::of_dump(&*trace, &path, outcome, analyses, &mut symbolizer, &largest);
         results.push(outcome.map(report));
     }
     progress.bar.finish_and_clear();
@@ -272,7 +272,7 @@ fn export_one(
     };
     let exported = export_process(&mut process, &wishes.destination(directory), options, &mut analyses.sinks())?;
     let mut report =
-        ProcessReport::new(&process, directory, exported.outcome, &analyses, &mut symbolizer, &shared.largest);
+        ProcessReport::new(&process, directory, exported.outcome, analyses, &mut symbolizer, &shared.largest);
     report.files = exported.files.into_iter().filter(|file| !file.ends_with(memscope_dump::CONFIG_FILE)).collect();
     report.unwritten = exported.failures.iter().map(ToString::to_string).collect();
     let problems = exported.problems.into_iter().chain(sampling_problem.map(Problem::Missing)).collect();

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions, setrlimit, w
 
 use crate::brand::Brand;
 use crate::environment;
+use crate::keeper::oom_kills::OomKills;
 use crate::program::{Program, ProgramKind};
 use crate::program_end::ProgramEnd;
 use crate::signals::{Interruption, SignalRelay};
@@ -27,6 +28,8 @@ pub struct RunRecord {
     /// `None`: only a program's parent is told.
     pub status: Option<ExitStatus>,
     pub brand: Brand,
+    /// Whom the kernel killed meanwhile for want of memory.
+    pub oom_kills: OomKills,
 }
 
 impl RunRecord {

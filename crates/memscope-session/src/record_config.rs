@@ -112,7 +112,7 @@ impl DecodedConfig {
             traceback: false,
             call_stacks: CallStacks { c: depth(record.c_depth), python: depth(record.python_depth) },
             collect_mode: if record.deferred? { CollectMode::Deferred } else { CollectMode::Immediate },
-            analysis: Analysis::of_bits(record.analysis?, record.oom_holders.and_then(NonZeroU16::new)),
+            analysis: Analysis::of_recording(&record),
             data_format: Format::from_code(record.data_format?)?,
             stacks: record.stacks.and_then(StackForm::from_word),
             watch: record.watch.and_then(|watch| values::watch(&watch.to_string()).ok()),

@@ -26,6 +26,10 @@ pub enum UsageError {
     ViewOption { option: String, commands: String },
     #[error("{option} takes two values in 'diff' only, not in '{command}'")]
     OnlyDiffTakesTwo { option: &'static str, command: &'static str },
+    #[error(
+        "--at=total is no moment, and '{command}' needs one: peak, end, main, step:N or a time such as 12.5 or 800ms"
+    )]
+    TotalIsNoMoment { command: &'static str },
     #[error("no program to run; write: {command} [options] bash user.sh, or {command} [options] -- program arguments")]
     NoProgram { command: &'static str },
     #[error(
@@ -34,6 +38,12 @@ pub enum UsageError {
     NothingToExport { command: &'static str, formats: String },
     #[error("--compare needs --input; allowed: {allowed}")]
     CompareWithoutInput { allowed: &'static str },
+    #[error(
+        "--compare needs two inputs, but --input names one; write --input=BASE,COMPARE, or --steps=BASE,COMPARE for two steps of it"
+    )]
+    CompareWithOneInput,
+    #[error("--compare takes at most two steps, but --steps names {given}; write --steps=BASE,COMPARE")]
+    CompareSteps { given: usize },
     #[error("the working directory cannot be found ({reason}); give an absolute --output")]
     NoWorkingDirectory { reason: String },
 }

@@ -110,6 +110,15 @@ impl<E: Keyed, const FIRST: usize, const LAST: usize> Table<E, FIRST, LAST> {
         Table { entries: None, mask: 0, used: 0 }
     }
 
+    /// The entry with this hash that `is_wanted`.
+    #[inline]
+    pub(crate) fn find(&mut self, hash: u64, is_wanted: impl Fn(&E) -> bool) -> Option<&mut E> {
+        let mut entry = probe(self.entries?, self.mask, hash, is_wanted);
+        // SAFETY: `probe` gives entries of the table, and the borrow of that is exclusive.
+        let entry = unsafe { entry.as_mut() };
+        if entry.is_none() { None } else { Some(entry) }
+    }
+
     /// Finds or creates the entry with this hash that `is_wanted`; `None` if there is no memory for it.
     #[inline]
     pub(crate) fn entry(&mut self, hash: u64, is_wanted: impl Fn(&E) -> bool) -> Option<Lookup<'_, E>> {
@@ -131,6 +140,14 @@ impl<E: Keyed, const FIRST: usize, const LAST: usize> Table<E, FIRST, LAST> {
         self.used += 1;
         // SAFETY: as before.
         found.map(|mut entry| Lookup::New(unsafe { entry.as_mut() }))
+    }
+
+    /// Takes its first memory, if there is any.
+    #[cold]
+    pub(crate) fn prepare(&mut self) {
+        if self.entries.is_none() {
+            self.grow();
+        }
     }
 
     pub(crate) fn forget(&mut self) {

@@ -161,6 +161,8 @@ impl Tree {
         if self.first_children.is_none() {
             let Ok(memory) = memscope_sys::map_own(FIRST_CHILDREN_BYTES) else { return Interned::Full };
             self.first_children = Some(memory.cast());
+            // While there is memory: the stack that matters most may be that of the call that finds none.
+            self.further.prepare();
         }
         if let Some(first_children) = self.first_children
             && let Some(index) = self.index_of(parent)

@@ -22,7 +22,7 @@ pub use memscope_format::record::{
     UNKNOWN_DEVICE,
 };
 pub use memscope_format::record::{
-    DevAddr, FrameRecord, HostAddr, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice, StackRef,
+    DevAddr, FrameRecord, HostAddr, HostCall, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice, StackRef,
 };
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -235,6 +235,18 @@ impl SpoolBuilder {
         )
     }
 
+    pub fn host_refused(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        call: HostCall,
+        (size, flag): (u64, u64),
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.extended(lane, ticks, true, &Extended::HostRefused { call, size, flag, stack })
+    }
+
     #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
     pub fn device_alloc(
         &mut self,
@@ -428,6 +440,48 @@ impl SpoolBuilder {
             format,
             dimensions,
         };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    pub fn aten_name(&mut self, lane: LaneNumber, id: u32, text: &str) -> &mut Self {
+        self.definition(lane, &Extended::AtenName { id, text: text.as_bytes() })
+    }
+
+    /// `name` is the number of a name that was defined before.
+    pub fn aten_start(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        sequence: u64,
+        device: u32,
+        name: u32,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        let record = Extended::AtenOperatorStart { sequence, device: LogicalDevice(device), name, stack };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    pub fn aten_end(&mut self, lane: LaneNumber, ticks: u64, sequence: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::AtenOperatorEnd { sequence })
+    }
+
+    /// Of float32; `storage` is where the memory begins of which the tensor is a view.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn aten_access(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        mode: AccessMode,
+        name: u32,
+        device: u32,
+        (address, size): (u64, u64),
+        storage: u64,
+        dimensions: &[i64],
+    ) -> &mut Self {
+        let (dtype, format) = (6, -1);
+        let (device, address, storage) = (LogicalDevice(device), DevAddr(address), DevAddr(storage));
+        let record = Extended::AtenAccess { mode, name, device, address, size, storage, dtype, format, dimensions };
         self.extended(lane, ticks, true, &record)
     }
 

@@ -1,16 +1,44 @@
-//! `--compare`: comes with a later release.
+//! `--compare`: two earlier runs, or two steps of one, operator by operator.
 use std::process::ExitCode;
 
-use crate::EXIT_USAGE;
-use crate::intent::CompareSettings;
+use anyhow::Context;
+use memscope_session::compare::compare;
 use memscope_session::printer::Printer;
-use memscope_session::usage_error::quoted;
+use memscope_session::views::layout::Layout;
+use memscope_session::{EXIT_USAGE, output_dir, windows_home};
 
-pub(super) fn run(settings: &CompareSettings, printer: &Printer) -> ExitCode {
-    printer.error(&format_args!(
-        "--compare is not available in this version; {} and {} were not compared",
-        quoted(&settings.base),
-        quoted(&settings.compared)
-    ));
-    ExitCode::from(EXIT_USAGE)
+use crate::intent::CompareSettings;
+
+pub(super) fn run(settings: &CompareSettings, printer: &Printer) -> anyhow::Result<ExitCode> {
+    const STEPS: f64 = 1000.0;
+    let wishes = &settings.wishes;
+    for side in [&wishes.base, &wishes.compared] {
+        windows_home::bring(&side.path, printer);
+    }
+    let bar = printer.progress("reading", STEPS as u64);
+    let compared = compare(wishes, &mut |fraction| bar.set_position((fraction * STEPS) as u64));
+    bar.finish_and_clear();
+    let comparison = match compared {
+        Ok(comparison) => comparison,
+        Err(error) => {
+            printer.error(&error);
+            return Ok(ExitCode::from(EXIT_USAGE));
+        }
+    };
+    if let Err(error) = output_dir::prepare(&settings.output_dir) {
+        printer.error(&error);
+        return Ok(ExitCode::from(EXIT_USAGE));
+    }
+    let file = comparison.write(&settings.output_dir).context("the comparison was not written")?;
+    let printed = if settings.json {
+        printer.document(&comparison.document(&file))
+    } else {
+        let lines = comparison.lines(&Layout::stdout());
+        printer.document(&lines.into_iter().map(|line| line + "\n").collect::<String>())
+    };
+    for note in comparison.notes.iter().chain(&comparison.remarks()) {
+        printer.note(note);
+    }
+    printer.summary(&format_args!("written: {}", file.display()));
+    Ok(printed)
 }

@@ -1,4 +1,5 @@
 //! One module for each thing the command can do.
+mod analyze;
 mod compare;
 mod export;
 mod info;
@@ -22,13 +23,14 @@ pub fn carry_out(intent: &Intent, printer: &Printer) -> ExitCode {
         Intent::Completions(shell) => Ok(printer.document(&documents::completions(brand, *shell))),
         Intent::ManPage => documents::man_page(brand).map(|page| printer.document(&page)).map_err(Into::into),
         Intent::Run(settings) => run::run(settings, printer),
-        Intent::Compare(settings) => Ok(compare::run(settings, printer)),
+        Intent::Compare(settings) => compare::run(settings, printer),
         Intent::Export(settings) => export::run(settings, printer),
         Intent::Info(settings) => info::run(settings, printer),
         Intent::SideKeeper(watched) => {
             let record = std::env::var_os(environment::RECORD).unwrap_or_default();
             side::keep(*watched, &record).map(|()| ExitCode::SUCCESS)
         }
+        Intent::Analyze(settings) => analyze::run(settings, printer),
         Intent::View(settings) => view::run(settings, printer),
     };
     result.unwrap_or_else(|error| {

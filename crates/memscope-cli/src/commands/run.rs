@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use memscope_session::device_usage::DeviceUsage;
 use memscope_session::invocation::{Invocation, RunRecord, StartError, end_like};
+use memscope_session::keeper::oom_kills::OomKillWatch;
 use memscope_session::keeper::{Family, Keeper, Run};
 use memscope_session::libraries::Libraries;
 use memscope_session::printer::Printer;
@@ -55,6 +56,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
             printer.note(&format_args!("processes of other users cannot be recorded in this run: {error}"));
         })
         .ok();
+    let oom_kills = OomKillWatch::begin();
     let ended = match invocation.run_to_end() {
         Ok(ended) => ended,
         Err(error) => {
@@ -62,6 +64,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
             return stop(&format_args!("{error:#}"), code);
         }
     };
+    let oom_kills = oom_kills.end();
     usage.end(printer);
     let unrecorded = keeper.map(|keeper| keeper.end(PATIENCE)).unwrap_or_default();
 
@@ -73,6 +76,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         child_pid: ended.pid,
         status: Some(ended.status),
         brand: settings.brand,
+        oom_kills,
     };
     let later = format!("{} export {}", settings.brand.name(), quoted(&settings.output_dir));
     windows_home::bring(&settings.output_dir, printer);

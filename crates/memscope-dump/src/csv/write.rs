@@ -156,7 +156,7 @@ fn push_stack(out: &mut Vec<u8>, stack: &str) {
 }
 
 /// A cell that is quoted only where it must be.
-fn push_plain(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn push_plain(out: &mut Vec<u8>, text: &str) {
     if text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
         push_quoted(out, text);
     } else {

@@ -3,9 +3,10 @@ use super::attributes::Attributes;
 use super::cells::number;
 use super::row::Refused;
 use crate::rows::{Event, EventType, NOT_APPLICABLE, RANGE_END_PREFIX, key, value};
-use crate::tensor_words::{dimensions_of, format_code, type_code};
+use crate::tensor_words::{dimensions_of, format_code, torch_type_code, type_code};
 use memscope_model::{
-    Access, AccessMode, AtbOperator, DevAddr, KernelPhase, Name, NameId, NoteKind, Phase, RefusedCall, SnapshotMemory,
+    Access, AccessMode, AtbOperator, DevAddr, KernelPhase, Name, NameId, NoteKind, Phase, Pool, RefusalList,
+    RefusedCall, SnapshotMemory, TimestampNs,
 };
 use std::borrow::Cow;
 
@@ -101,6 +102,17 @@ pub(crate) fn note_of<'a>(
             size: texts.number(key::REQUESTED_SIZE)?.unwrap_or(0),
             flag: texts.number(key::FLAG)?.unwrap_or(0),
         },
+        (Event::OomDetail, EventType::OOM_RECENT_ALLOC | EventType::OOM_TOP_ALLOC) => NoteKind::LiveAtRefusal {
+            list: match event_type {
+                EventType::OOM_RECENT_ALLOC => RefusalList::Newest,
+                _ => RefusalList::Largest,
+            },
+            pool: texts.text(key::POOL).and_then(Pool::from_name).unwrap_or(Pool::Hal),
+            address: texts.number(key::POINTER)?.unwrap_or(0),
+            size: texts.number(key::SIZE)?.unwrap_or(0),
+            made: TimestampNs(texts.number(key::TIMESTAMP)?.unwrap_or(0)),
+            step: texts.small(key::STEP)?,
+        },
         (Event::Snapshot, EventType::SNAPSHOT) => NoteKind::Snapshot {
             name: text,
             memory: SnapshotMemory {
@@ -135,7 +147,13 @@ pub(crate) fn note_of<'a>(
                 workspace_size: texts.number(key::WORKSPACE_SIZE)?.unwrap_or(0),
             },
         },
-        (Event::Access, _) if texts.attributes.is(key::TYPE, value::BY_ATB) => {
+        (Event::OpLaunch, EventType::ATEN_START | EventType::ATEN_END) => NoteKind::AtenOperator {
+            phase: if event_type == EventType::ATEN_START { Phase::Start } else { Phase::End },
+            name,
+        },
+        (Event::Access, _) => {
+            let by = [value::BY_ATB, value::BY_ATEN].into_iter().find(|by| texts.attributes.is(key::TYPE, by));
+            let by = by.ok_or(Refused::Unknown)?;
             let mode = match event_type {
                 EventType::READ => AccessMode::Read,
                 EventType::WRITE => AccessMode::Write,
@@ -145,7 +163,9 @@ pub(crate) fn note_of<'a>(
             let Some(address) = texts.number(key::ADDRESS)?.or(pointer) else {
                 return Err(Refused::Malformed(Cow::Borrowed("an access has no address")));
             };
-            let (owner, dtype) = type_code(texts.text(key::ELEMENT_TYPE).unwrap_or_default());
+            let element_type = texts.text(key::ELEMENT_TYPE).unwrap_or_default();
+            let (owner, dtype) =
+                if by == value::BY_ATEN { torch_type_code(element_type) } else { type_code(element_type) };
             *dimensions = texts.text(key::SHAPE).and_then(dimensions_of).unwrap_or_default();
             NoteKind::Access(Access {
                 mode,

@@ -411,6 +411,10 @@ impl Delivery {
                 operator.name = with(operator.name, id);
                 NoteKind::AtbOperator { phase, operator }
             }
+            NoteKind::AtenOperator { phase, name } => {
+                let id = named(name);
+                NoteKind::AtenOperator { phase, name: with(name, id) }
+            }
             NoteKind::AtbKernel { phase, name, path } => {
                 let id = named(name);
                 NoteKind::AtbKernel { phase, name: with(name, id), path }

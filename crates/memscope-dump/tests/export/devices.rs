@@ -51,6 +51,7 @@ fn the_csv_of_a_device_is_this_text() {
 14,OOM_DETAIL,OOM_TRIGGER,OOM_Trigger,1700000000000000018,31,32,0,N/A,"{func:halMemAlloc,req_size:1099511627776,flag:1027}",,"[0x7f01]"
 15,FREE,HAL,N/A,1700000000000000019,31,32,0,0x000012c041400000,"{allocation_id:1,addr:0x000012c041400000,size:2097152,used:20971520}",,
 16,SYSTEM,ACL_FINI,N/A,1700000000000000020,31,32,N/A,N/A,,,
+17,SNAPSHOT,SNAPSHOT,OOM_Snapshot_After,1700000000000000021,31,32,0,N/A,"{reserved:20971520,max_reserved:20971520,allocated:0,max_allocated:1536,reserved_rate:0.000000}",,
 "#;
     assert_eq!(fs::read_to_string(recording.device_dump("0", CSV)).unwrap(), expected);
     let host = fs::read_to_string(recording.dump(CSV)).unwrap();
@@ -86,7 +87,68 @@ fn marks_become_rows_whatever_memory_events_were_asked_for() {
     let (exported, seen) = recording.try_export(Format::Csv, Brand::MsMemScope, DumpEvents::NONE).unwrap();
     let rows = csv_rows(&recording.device_dump("0", CSV));
     assert!(rows[1..].iter().all(|row| row[1] != "MALLOC" && row[1] != "FREE"));
-    assert_eq!((rows.len() - 1, exported.rows, seen.len()), (8, 8, 9));
+    assert_eq!((rows.len() - 1, exported.rows, seen.len()), (9, 9, 9));
+}
+
+/// What a refusal says where its lists are asked for: blocks of the refused device alone, with where they were allocated.
+#[test]
+fn the_newest_and_largest_blocks_of_the_device_follow_a_refusal_if_asked_for() {
+    let recording = Recording::new(|spool| {
+        spool.config("c=20;cpu=1;npu=ffffffff;dump=3;analysis=8;oomk=2;dir=/tmp");
+        let lane = spool.lane(32);
+        spool.unknown_node(lane, 1, 0, 0x7f01).unknown_node(lane, 2, 0, 0x7f02).unknown_node(lane, 3, 0, 0x7f03);
+        spool.device_alloc(lane, 3, Space::Driver, 0, 0x1000, 30, 0, 1);
+        spool.range_start(lane, 4, 1, "step start");
+        spool.device_alloc(lane, 5, Space::PtaCaching, 0, 0x2000, 10, 0, 2);
+        spool.device_alloc(lane, 6, Space::PtaCaching, 0, 0x3000, 20, 0, 2);
+        spool.device_alloc(lane, 7, Space::Driver, 1, 0x4000, 500, 0, 2);
+        spool.range_end(lane, 8, 1).out_of_memory(lane, 9, Space::Driver, 0, 1 << 40, 0x403, 3);
+        // The books are as they were: no lists again.
+        spool.out_of_memory(lane, 10, Space::Driver, 0, 1 << 40, 0x403, 3);
+        spool.device_free(lane, 11, Space::PtaCaching, 0x3000, 0).out_of_memory(lane, 12, Space::Driver, 0, 7, 0, 3);
+        spool.device_alloc(lane, 13, Space::Driver, 0, 0x5000, 7, 0, 1);
+    });
+    recording.export(Format::Csv);
+    let rows = csv_rows(&recording.device_dump("0", CSV));
+    let told: Vec<String> = rows[1..]
+        .iter()
+        .filter(|row| row[1] == "OOM_DETAIL" || row[1] == "SNAPSHOT")
+        .map(|row| match &row[2][..] {
+            "SNAPSHOT" => format!("{} {}", row[3], attribute(&row[9], "allocated").unwrap()),
+            _ => format!("{} {} {} {}", row[2], row[3], row[9], row[11]),
+        })
+        .collect();
+    let at = |time: u64| 1_700_000_000_000_000_000 + time;
+    let [first, second, third] = [
+        format!("{{pool:HAL,ptr:0x0000000000001000,size:30,timestamp:{}}} [0x7f01]", at(3)),
+        format!("{{pool:PTA,ptr:0x0000000000002000,size:10,timestamp:{},step:1}} [0x7f02]", at(5)),
+        format!("{{pool:PTA,ptr:0x0000000000003000,size:20,timestamp:{},step:1}} [0x7f02]", at(6)),
+    ];
+    let trigger = |size: u64, flag: u64| {
+        format!("OOM_TRIGGER OOM_Trigger {{func:halMemAlloc,req_size:{size},flag:{flag}}} [0x7f03]")
+    };
+    let newest = |block: &str| format!("OOM_RECENT_ALLOC OOM_RecentAlloc {block}");
+    let largest = |block: &str| format!("OOM_TOP_ALLOC OOM_TopAlloc {block}");
+    assert_eq!(
+        told,
+        [
+            "OOM_Snapshot 30".to_owned(),
+            trigger(1 << 40, 0x403),
+            newest(&third),
+            newest(&second),
+            largest(&first),
+            largest(&third),
+            "OOM_Snapshot 30".to_owned(),
+            trigger(1 << 40, 0x403),
+            "OOM_Snapshot 10".to_owned(),
+            trigger(7, 0),
+            newest(&second),
+            newest(&first),
+            largest(&first),
+            largest(&second),
+            "OOM_Snapshot_After 10".to_owned(),
+        ]
+    );
 }
 
 fn brief(rows: &[Cells]) -> Vec<String> {

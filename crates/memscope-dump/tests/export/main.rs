@@ -1,5 +1,6 @@
 //! Recordings made to order, exported and read back.
 mod atb;
+mod aten;
 mod devices;
 mod files;
 mod insight;

@@ -10,7 +10,8 @@ use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, e
 use memscope_model::{Outcome, Process};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::{
-    AccessMode, HOST_DEVICE, LaneNumber, Phase, Protection, Space, SpoolBuilder, SystemKind, TaskLogLine, TensorOwner,
+    AccessMode, HOST_DEVICE, HostCall, LaneNumber, Phase, Protection, Space, SpoolBuilder, SystemKind, TaskLogLine,
+    TensorOwner,
 };
 use proptest::prelude::*;
 use std::fs;
@@ -35,9 +36,11 @@ enum Step {
     RangeStart { text: String },
     RangeEnd,
     Snapshot { device: u32, name: String },
+    HostRefused { call: usize, size: u64, node: u32 },
     Refused { space: u8, device: u32, size: u64, node: u32 },
     Launch { device: u32, name: u64, task: u32, runs: bool },
     Operator { slot: u64, path: String, name: String, node: u32 },
+    Aten { slot: u64, name: u32, node: u32 },
 }
 
 const SPACES: [Space; 7] = [
@@ -91,9 +94,12 @@ fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
         1 => (0u32..3, texts()).prop_map(|(device, name)| Step::Snapshot { device, name }),
         1 => (0u8..7, 0u32..3, size, node.clone())
             .prop_map(|(space, device, size, node)| Step::Refused { space, device, size, node }),
+        1 => (0usize..11, 1u64..1 << 40, node.clone()).prop_map(|(call, size, node)| Step::HostRefused { call, size, node }),
         2 => (0u32..3, 0u64..4, 0u32..1000, any::<bool>())
             .prop_map(|(device, name, task, runs)| Step::Launch { device, name, task, runs }),
-        2 => (0u64..8, paths(), texts(), node).prop_map(|(slot, path, name, node)| Step::Operator { slot, path, name, node }),
+        2 => (0u64..8, paths(), texts(), node.clone())
+            .prop_map(|(slot, path, name, node)| Step::Operator { slot, path, name, node }),
+        2 => (0u64..8, 0u32..3, node).prop_map(|(slot, name, node)| Step::Aten { slot, name, node }),
     ];
     // Steps of different threads are further apart than events that are put right when they contradict each other; some of
     // one thread share a moment.
@@ -104,7 +110,7 @@ const PAGE: u64 = 4096;
 const APART: u64 = 100_000;
 
 fn build(steps: &[(usize, u64, Step)], spool: &mut SpoolBuilder) {
-    spool.config("c=20;py=20;cpu=1;npu=ffffffff;dump=15;level=3;dir=/tmp");
+    spool.config("c=20;py=20;cpu=1;npu=ffffffff;dump=15;level=3;analysis=8;oomk=3;dir=/tmp");
     let lanes = [spool.lane(31), spool.lane(32)];
     let log = spool.lane(33);
     for lane in lanes {
@@ -114,6 +120,8 @@ fn build(steps: &[(usize, u64, Step)], spool: &mut SpoolBuilder) {
         spool.code(lane, 1, "/a \"b\"/c,d.py", "Net.forward<é>", 10);
         spool.python_node(lane, 5, 0, 1, 0).python_node(lane, 6, 5, 1, 2);
         spool.both(lane, 7, 4, 6).both(lane, 8, 2, 5);
+        // The third is never told.
+        spool.aten_name(lane, 0, "aten::add.Tensor").aten_name(lane, 1, "empty, \"a\"\n");
     }
     // Hashes of names; the last is never told.
     for (hash, name) in [(1, "MatMul"), (2, "Add, \"fused\"")] {
@@ -196,6 +204,9 @@ fn write_step(
         Step::Refused { space, device, size, node } => {
             spool.out_of_memory(lane, ticks, SPACES[usize::from(*space)], *device, *size, 0x403, *node)
         }
+        Step::HostRefused { call, size, node } => {
+            spool.host_refused(lane, ticks, HostCall::ALL[*call], (*size, 3), *node)
+        }
         Step::Launch { device, name, task, runs } => {
             spool.launch(lane, ticks).task(lane, ticks + 1, *device, 7, *task, *name);
             if *runs {
@@ -216,6 +227,15 @@ fn write_step(
             let kernel = format!("{path}/0_AddKernel/before");
             spool.kernel(lane, ticks, Phase::Start, 0, &kernel).kernel(lane, ticks, Phase::End, 0, &kernel);
             spool.operator_end(lane, ticks, number)
+        }
+        // One inside another, whose output comes after it.
+        Step::Aten { slot, name, node } => {
+            let tensor = (address(*slot) + 8, 24);
+            spool.aten_start(lane, ticks, 2 * number, 0, *name, *node);
+            spool.aten_access(lane, ticks, AccessMode::Read, *name, 0, tensor, address(*slot), &[2, 3]);
+            spool.aten_start(lane, ticks, 2 * number + 1, 1, 0, 0).aten_end(lane, ticks, 2 * number + 1);
+            spool.aten_access(lane, ticks, AccessMode::Write, *name, 0, (0x1000 + (slot << 4), 16), 0, &[]);
+            spool.aten_end(lane, ticks, 2 * number)
         }
     };
 }

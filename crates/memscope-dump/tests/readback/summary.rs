@@ -167,7 +167,7 @@ pub(crate) fn sums(outcome: &Outcome, stacks: &Stacks) -> Vec<String> {
     }));
     sums.extend(outcome.out_of_memory.iter().map(|refused| {
         let stack = frames(stacks, refused.stack);
-        format!("refused {} {:?} {} {} {stack:?}", refused.device, refused.call, refused.size, refused.driver_bytes)
+        format!("refused {} {:?} {} {} {stack:?}", refused.device, refused.call, refused.size, refused.used_bytes)
     }));
     sums.push(format!("{} mallocs, {} frees, {} refusals", outcome.mallocs, outcome.frees, outcome.refusals));
     sums.push(format!(

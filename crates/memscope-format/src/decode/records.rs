@@ -7,8 +7,9 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, NodeDeltas};
 use crate::record::{
-    AccessMode, DevAddr, FrameRecord, HostAddr, LogicalDevice, Phase, PhysicalDevice, Protection, SIZE_LENGTHS, Space,
-    SpaceAddr, SpaceDevice, StackRef, SystemKind, TIME_LENGTHS, TaskLogLine, TensorOwner, free_stack, kind,
+    AccessMode, DevAddr, FrameRecord, HostAddr, HostCall, LogicalDevice, Phase, PhysicalDevice, Protection,
+    SIZE_LENGTHS, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TIME_LENGTHS, TaskLogLine, TensorOwner,
+    free_stack, kind,
 };
 use crate::records::records;
 

@@ -1,20 +1,22 @@
 //! What the golden spools of the present version hold: every type of record, and of each field its extremes and what is written
 //! relative to the record before.
 use memscope_testkit::{
-    AccessMode, DevAddr, Extended, HostAddr, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection, Space,
-    SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
+    AccessMode, DevAddr, Extended, HostAddr, HostCall, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection,
+    Space, SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
 };
 
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 6] = [
+pub(crate) const RECIPES: [(&str, Recipe); 8] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
     ("atb", atb),
     ("damage", damage),
     ("forget", forget),
+    ("aten", aten),
+    ("refused", refused),
 ];
 
 const SETTINGS: &str = "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;\
@@ -287,5 +289,65 @@ fn forget() -> SpoolBuilder {
     spool.module(lane, 2, 0x5555_5555_4000, b"/usr/bin/python3", b"\x01");
     spool.c_node(lane, 19, 0, 2, 0x7000).c_node(lane, 20, 19, 2, 0x7700).free(lane, 20, 0x5000, 20);
     spool.end_generation(lane).forget(lane).alloc(lane, 30, 0x6000, 64, 0).forget(lane).forget(lane);
+    spool
+}
+
+/// Operators of Aten, nested and not ended, and the tensors they are given.
+fn aten() -> SpoolBuilder {
+    let mut spool = spool();
+    let (lane, other) = (spool.lane(4711), spool.lane(4712));
+    stacks(&mut spool, lane);
+    for (id, text) in [(0, "aten::add.Tensor"), (127, ""), (128, "\u{7b97}\u{5b50}"), (u32::MAX, "aten::linear")] {
+        spool.aten_name(lane, id, text);
+    }
+    let mut ticks = 10;
+    for (number, sequence) in (0u32..).zip(SIZES) {
+        let device = [0, 9_999, 10_000, u32::MAX][number as usize % 4];
+        let name = [0, 127, 128, u32::MAX][number as usize % 4];
+        spool.aten_start(lane, ticks, sequence, device, name, [0, 1, 100][number as usize % 3]);
+        for (rank, mode) in [AccessMode::Unknown, AccessMode::Read, AccessMode::Write].into_iter().enumerate() {
+            let storage = 0x12c0_0000_0000 + (u64::from(number) << 33);
+            let address = storage + rank as u64 * 512;
+            let dimensions = [0, 1, -1, 64, i64::MAX, i64::MIN, 7, 8, 9, 10];
+            let (dtype, format) = [(0, -1), (i32::MAX, i32::MIN), (-1, 29)][rank];
+            let record = Extended::AtenAccess {
+                mode,
+                name,
+                device: LogicalDevice(device),
+                address: DevAddr(address),
+                size: sequence,
+                storage: DevAddr([storage, 0][rank % 2]),
+                dtype,
+                format,
+                dimensions: &dimensions[..(number as usize + rank).min(10)],
+            };
+            spool.record(lane, ticks + 1 + rank as u64, &record);
+        }
+        // Some end in another lane, some never.
+        match number % 3 {
+            0 => spool.aten_end(lane, ticks + 20, sequence),
+            1 => spool.aten_end(other, ticks + 30, sequence),
+            _ => &mut spool,
+        };
+        ticks += 1000;
+        if number == 6 {
+            spool.end_generation(lane);
+        }
+    }
+    spool
+}
+
+/// Host memory that was not to be had.
+fn refused() -> SpoolBuilder {
+    let mut spool = spool();
+    let lane = spool.lane(4711);
+    stacks(&mut spool, lane);
+    spool.alloc(lane, 10, 0x5000, 64, 3);
+    for (number, size) in (0u64..).zip(SIZES) {
+        let call = HostCall::ALL[number as usize % HostCall::ALL.len()];
+        let flag = SIZES[SIZES.len() - 1 - number as usize];
+        spool.host_refused(lane, 100 * (number + 1), call, (size, flag), [0, 1, 3][number as usize % 3]);
+    }
+    spool.end_generation(lane).host_refused(lane, 5000, HostCall::Mmap, (1 << 40, 3), 1);
     spool
 }

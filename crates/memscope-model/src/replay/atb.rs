@@ -1,7 +1,7 @@
 //! Operators and kernels of ATB.
 use super::Replay;
 use crate::lane::Lane;
-use crate::operators::kernel_name;
+use crate::operators::{OpenAtbOperator, kernel_name};
 use crate::trace::TraceSink;
 use crate::{Access, AtbOperator, Device, Moment, NameId, Names, NoteEvent, NoteKind, TensorOwner};
 use memscope_format::decode::EventKind;
@@ -40,9 +40,9 @@ impl Replay {
         let (path, _) = lane.atb_names();
         match kind {
             EventKind::AtbOperatorStart { launch: number, device, workspace, workspace_size } => {
-                let device = self.device_of_atb(device, now.thread);
+                let device = self.device_of_operator(device, now.thread);
                 let operator = AtbOperator { name: named(of_operator), path, workspace, workspace_size };
-                self.operators.start(number, device, &operator);
+                self.operators.start(number, OpenAtbOperator::of(device, &operator));
                 self.emit_if_asked_for(
                     now,
                     device,
@@ -58,14 +58,15 @@ impl Replay {
                 self.emit_if_asked_for(now, open.device, kind, names, sink)
             }
             EventKind::AtbKernel { phase, device } => {
-                let device = self.device_of_atb(device, now.thread);
+                let device = self.device_of_operator(device, now.thread);
                 let kind = NoteKind::AtbKernel { phase, name: named(of_kernel), path };
                 self.emit_if_asked_for(now, device, kind, names, sink)
             }
             EventKind::Access { mode, owner, device, address, size } => {
-                let device = self.device_of_atb(device, now.thread);
+                let device = self.device_of_operator(device, now.thread);
                 let block = self.books.devices.around(device, address);
                 let tensor = lane.tensor();
+                let owner = TensorOwner::from(owner);
                 let access = Access {
                     mode,
                     owner,
@@ -85,14 +86,14 @@ impl Replay {
     }
 
     /// Programs are asked for their device in their own numbers; where that gave nothing, it is that of the thread.
-    fn device_of_atb(&self, device: LogicalDevice, thread: u32) -> Device {
+    pub(super) fn device_of_operator(&self, device: LogicalDevice, thread: u32) -> Device {
         match self.device_numbers.seen_by_program(device) {
             Device::Unknown => self.thread_devices.of(thread),
             device => device,
         }
     }
 
-    fn emit_if_asked_for(
+    pub(super) fn emit_if_asked_for(
         &mut self,
         now: Moment,
         device: Device,

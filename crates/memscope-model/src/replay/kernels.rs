@@ -214,9 +214,18 @@ impl Replay {
     }
 }
 
-/// Reading on would replace the text of such an event before it was emitted.
+/// Reading on would replace the text or tensor of such an event before it was emitted.
 fn may_look_past(kind: EventKind) -> bool {
-    !matches!(kind, EventKind::Mark { .. } | EventKind::RangeStart { .. })
+    !matches!(
+        kind,
+        EventKind::Mark { .. }
+            | EventKind::RangeStart { .. }
+            | EventKind::Snapshot { .. }
+            | EventKind::AtbOperatorStart { .. }
+            | EventKind::AtbKernel { .. }
+            | EventKind::Access { .. }
+            | EventKind::AtenAccess { .. }
+    )
 }
 
 /// What of the kernels is missing.

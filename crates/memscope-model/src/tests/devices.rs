@@ -4,9 +4,9 @@ use crate::{
     Action, BlockEvent, Device, DriverTraits, Origin, Outcome, PageSize, Pool, Problem, Process, RefusedCall,
     TraceEvent,
 };
-use memscope_testkit::{EPOCH, HOST_DEVICE, Space, SpoolBuilder, SystemKind, UNKNOWN_DEVICE};
+use memscope_testkit::{EPOCH, HOST_DEVICE, HostCall, Space, SpoolBuilder, SystemKind, UNKNOWN_DEVICE};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use Action::{Free, Malloc};
@@ -260,14 +260,34 @@ fn refused_memory_is_told_with_what_the_driver_had_given() {
     let mut recorded = record(&mut spool);
     let (_, outcome) = replay(&mut recorded.process);
     let refused = outcome.out_of_memory[0];
-    assert_eq!((refused.size, refused.driver_bytes, refused.thread), (1 << 30, 100, 7));
+    assert_eq!((refused.size, refused.used_bytes, refused.thread), (1 << 30, 100, 7));
     assert_eq!((refused.call, refused.call.name()), (RefusedCall::MemCreate, "halMemCreate"));
     assert_ne!(refused.stack, crate::StackId::NONE);
     assert_eq!(outcome.refusals, 1);
     let told = notes(&mut recorded.process);
-    assert_eq!(told.len(), 2);
+    assert_eq!(told.len(), 3);
+    assert!(told[2].contains("Snapshot { name: \"OOM_Snapshot_After\""), "{told:?}");
     assert!(told[0].contains("Snapshot { name: \"OOM_Snapshot\"") && told[0].contains("allocated: 100"), "{told:?}");
     assert!(told[1].contains("OutOfMemory"), "{told:?}");
+}
+
+#[test]
+fn refused_host_memory_is_told_with_what_the_host_had_given() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(7);
+    spool.unknown_node(lane, 1, 0, 0xabc).alloc(lane, 1, 0x10, 100, 0);
+    spool.host_refused(lane, 2, HostCall::Mmap, (1 << 50, 3), 1).free(lane, 3, 0x10, 0).alloc(lane, 4, 0x10, 7, 0);
+    let mut recorded = record(&mut spool);
+    let (_, outcome) = replay(&mut recorded.process);
+    let refused = outcome.out_of_memory[0];
+    assert_eq!((refused.device, refused.size, refused.used_bytes), (Device::Cpu, 1 << 50, 100));
+    assert_eq!((refused.call.name(), RefusedCall::from_name("mmap")), ("mmap", Some(refused.call)));
+    assert_ne!(refused.stack, crate::StackId::NONE);
+    let told = notes(&mut recorded.process);
+    assert!(told[0].contains("OOM_Snapshot\"") && told[0].contains(" allocated: 100,"), "{told:?}");
+    assert!(told[1].contains("OutOfMemory { call: Host(Mmap)"), "{told:?}");
+    assert!(told[2].contains("OOM_Snapshot_After") && told[2].contains(" allocated: 0,"), "{told:?}");
+    assert_eq!(told.len(), 3);
 }
 
 #[test]
@@ -428,6 +448,17 @@ proptest! {
             Step::Refusal { .. } => 2,
             _ => 0,
         });
-        prop_assert_eq!(notes(&mut recorded.process).len(), expected.sum::<usize>());
+        // Another one follows when the thread is given memory of the device again, or at the end.
+        let mut refused: BTreeSet<(usize, u32)> = BTreeSet::new();
+        let mut answers = 0;
+        for (lane, _, step) in &steps {
+            match *step {
+                Step::Refusal { device } => _ = refused.insert((*lane, device)),
+                Step::Alloc { device, .. } => answers += usize::from(refused.remove(&(*lane, device))),
+                _ => {}
+            }
+        }
+        let expected = expected.sum::<usize>() + answers + refused.len();
+        prop_assert_eq!(notes(&mut recorded.process).len(), expected);
     }
 }

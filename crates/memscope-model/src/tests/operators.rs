@@ -245,3 +245,47 @@ proptest! {
         prop_assert!(told.len() <= 1000 / 5, "{told:?}");
     }
 }
+
+#[test]
+fn an_operator_of_aten_ends_with_its_name_also_in_another_thread_and_one_may_be_inside_another() {
+    let mut spool = SpoolBuilder::new();
+    let (lane, other) = (spool.lane(7), spool.lane(8));
+    spool.aten_name(lane, 3, "aten::linear").aten_name(lane, 4, "aten::addmm");
+    spool.aten_start(lane, 1, 10, 0, 3, 0).aten_start(lane, 2, 11, 0, 4, 0).aten_end(lane, 3, 11);
+    // Its start, and the name of its number, are in the other lane.
+    spool.end_generation(lane).aten_end(other, 4, 10).aten_end(other, 5, 99).aten_start(other, 6, 12, 0, 3, 0);
+    let told = notes(&mut record(&mut spool).process);
+    let operator = |phase, name: Option<&str>| format!("AtenOperator {{ phase: {phase}, name: {name:?} }} true");
+    let expected = [
+        format!("1 0 {}", operator("Start", Some("aten::linear"))),
+        format!("2 0 {}", operator("Start", Some("aten::addmm"))),
+        format!("3 0 {}", operator("End", Some("aten::addmm"))),
+        format!("4 0 {}", operator("End", Some("aten::linear"))),
+        format!("6 0 {}", operator("Start", None)),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_tensor_of_torch_is_in_the_block_of_its_storage_also_on_the_host() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(1);
+    spool.aten_name(lane, 0, "aten::add").alloc(lane, 1, 0x5000, 64, 0);
+    spool.region(lane, 2, Space::PtaCaching, 0, 0x2000, 0x100).region(lane, 3, Space::PtaCaching, 0, 0x2100, 0x100);
+    let read = AccessMode::Read;
+    // A view of nothing at the end of its storage; one whose storage nobody knows; one of no block.
+    spool.aten_access(lane, 4, read, 0, 0, (0x2100, 0), 0x2000, &[0]);
+    spool.aten_access(lane, 5, read, 0, 0, (0x2180, 4), 0, &[1]).aten_access(lane, 6, read, 0, 0, (0x9000, 4), 0, &[1]);
+    let host = memscope_testkit::HOST_DEVICE;
+    spool.aten_access(lane, 7, read, 0, host, (0x5010, 4), 0x5000, &[1]);
+    spool.aten_access(lane, 8, read, 0, host, (0x6010, 4), 0x6000, &[1]);
+    let (zero, add) = (Device::Npu(0), Some("aten::add".to_owned()));
+    let expected = [
+        (4, zero, add.clone(), Some((2, 0x2000))),
+        (5, zero, add.clone(), Some((3, 0x2100))),
+        (6, zero, add.clone(), None),
+        (7, Device::Cpu, add.clone(), Some((1, 0x5000))),
+        (8, Device::Cpu, add, None),
+    ];
+    assert_eq!(accesses(&mut record(&mut spool).process), expected);
+}

@@ -1,6 +1,7 @@
 //! The run's keeper: threads that live as long as the program. It makes the files of processes that cannot make their
 //! own (another user, another root directory), and notes which processes are not recorded, and why.
 mod descendants;
+pub mod oom_kills;
 mod process_files;
 mod requests;
 pub mod side;

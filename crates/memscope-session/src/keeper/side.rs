@@ -20,6 +20,7 @@ use std::time::{Duration, SystemTime};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
+use super::oom_kills::OomKillWatch;
 use super::{Family, Keeper, Run};
 use crate::device_usage::DeviceUsage;
 use crate::export::{ExportWishes, export_all, recorded_processes};
@@ -121,8 +122,10 @@ pub fn keep(watched: Watched, record: &OsStr) -> anyhow::Result<()> {
         .inspect_err(|error| printer.note(&format_args!("processes of other users cannot be recorded: {error}")))
         .ok();
     let interruption = Interruption::default();
+    let oom_kills = OomKillWatch::begin();
     let news = listen(watched, &interruption)?;
     let last = answer_wishes(&news, &settings, run_id, &interruption);
+    let oom_kills = oom_kills.end();
 
     if let News::Wish(_, Some(terminal)) = &last {
         let _ = rustix::stdio::dup2_stderr(terminal);
@@ -132,7 +135,8 @@ pub fn keep(watched: Watched, record: &OsStr) -> anyhow::Result<()> {
     windows_home::bring(&settings.output_dir, &printer);
     let ended = SystemTime::now();
     let (output_dir, brand) = (settings.output_dir.clone(), settings.brand);
-    let record = RunRecord { run_id, output_dir, started, ended, child_pid: watched.pid, status: None, brand };
+    let record =
+        RunRecord { run_id, output_dir, started, ended, child_pid: watched.pid, status: None, brand, oom_kills };
     let outcome = report_run(&settings, &record, unrecorded, &Interruption::default(), &printer);
     let later = format_args!("{} export {}", settings.brand.name(), quoted(&settings.output_dir)).to_string();
     match outcome {

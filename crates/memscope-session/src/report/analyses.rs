@@ -1,27 +1,39 @@
-//! The analyses that watch a trace for the report of its process: the one list of them.
+//! What watches a trace for the report of its process.
+use crate::analyze::{Analysts, Wishes};
+use crate::settings::Analysis;
 use memscope_analysis::{PointInTime, UsageTally};
 use memscope_model::{Process, TraceSink};
 
 /// All of a process, in one pass.
 pub struct Analyses {
     pub(super) usage: UsageTally,
+    /// Those of the table of analyses that the run was asked for.
+    pub(super) asked_for: Analysts,
 }
 
 impl Analyses {
     pub fn of_recording(process: &Process) -> Analyses {
+        let settings = process.settings();
         // Without Python stacks it is not known when main returned.
-        let has_python = process.settings().has_python_stacks();
-        let usage = if has_python { UsageTally::at(&[PointInTime::MainReturned]) } else { UsageTally::new() };
-        Analyses { usage }
+        let usage = match settings.has_python_stacks() {
+            true => UsageTally::at(&[PointInTime::MainReturned]),
+            false => UsageTally::new(),
+        };
+        let analysis = Analysis::of_recording(&settings);
+        let wishes = Wishes { oom_listed: analysis.oom, ..Wishes::default() };
+        Analyses { usage, asked_for: Analysts::of_run(&analysis, &wishes) }
     }
 
     /// Of dump files, which do not say what was recorded.
     pub fn of_dump() -> Analyses {
-        Analyses { usage: UsageTally::at(&[PointInTime::MainReturned]) }
+        let asked_for = Analysts::of_run(&Analysis::DEFAULT, &Wishes::default());
+        Analyses { usage: UsageTally::at(&[PointInTime::MainReturned]), asked_for }
     }
 
     /// What has to see the trace.
-    pub fn sinks(&mut self) -> [&mut dyn TraceSink; 1] {
-        [&mut self.usage]
+    pub fn sinks(&mut self) -> Vec<&mut dyn TraceSink> {
+        let mut sinks: Vec<&mut dyn TraceSink> = vec![&mut self.usage];
+        sinks.extend(self.asked_for.sinks());
+        sinks
     }
 }

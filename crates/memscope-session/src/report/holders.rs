@@ -2,9 +2,9 @@
 use crate::views::merged::Naming;
 use crate::views::names::Names;
 use crate::views::profile::{FunctionShare, Profile, Site};
-use crate::views::rows::{Order, ranked, share, site_text, users_first};
+use crate::views::rows::{Order, ranked, share, users_first};
 use memscope_analysis::{Held, StackUsage};
-use memscope_model::{StackId, Stacks};
+use memscope_model::Stacks;
 use memscope_symbols::Symbolizer;
 use std::sync::{Mutex, PoisonError};
 
@@ -78,15 +78,6 @@ impl<'a> Roll<'a> {
         without_crumbs(&mut functions, total, |function| function.inclusive);
         without_crumbs(&mut sites, total, |site| site.held);
         Holders { total, sites, functions }
-    }
-
-    /// A stack in a line.
-    pub(super) fn place(&mut self, stack: StackId) -> String {
-        let usage =
-            StackUsage { stack, bytes: 0, blocks: 1, allocations: 1, allocated_bytes: 0, temporary_allocations: 0 };
-        let profile = Profile::new(Held::default(), &[usage], &mut self.naming);
-        let site = profile.sites(&self.naming.names).into_iter().next();
-        site.map(|site| site_text(&site, &self.naming.names, None)).unwrap_or_default()
     }
 
     /// Names of what was told.

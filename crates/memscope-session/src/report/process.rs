@@ -2,12 +2,14 @@
 use super::analyses::Analyses;
 use super::holders::{Holders, Largest, Rank, Roll};
 use super::own_allocator;
+use crate::analyze::{Conclusion, Ended};
+use crate::views::merged::Naming;
 use crate::views::names::Names;
 use crate::{program_end, windows_home};
 use memscope_analysis::{Held, PointInTime, PoolTally, UsageTally};
 use memscope_model::{
-    Device, ModelError, OutOfMemory, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, Stacks, TimestampNs,
-    TraceInfo, TraceSource, header_notes,
+    Device, ModelError, Outcome, Pool, PoolUsage, Process, ProcessInfo, ProcessState, Stacks, TimestampNs, TraceInfo,
+    TraceSource, header_notes,
 };
 use memscope_symbols::Symbolizer;
 use std::path::{Path, PathBuf};
@@ -17,8 +19,6 @@ use std::process::ExitStatus;
 const SITES: usize = 10;
 const SITES_OF_MANY_POOLS: usize = 3;
 const MANY_POOLS: usize = 3;
-/// How many refused allocations are told.
-const REFUSALS: usize = 3;
 
 #[derive(Debug)]
 pub struct ProcessReport {
@@ -42,8 +42,8 @@ pub struct ProcessReport {
     pub pools: Vec<PoolReport>,
     /// Of what the pools' holders are called.
     pub names: Names,
-    /// The first allocations the driver refused.
-    pub refusals: Vec<Refusal>,
+    /// Of the analyses that the run was asked for.
+    pub conclusions: Vec<Conclusion>,
     pub files: Vec<PathBuf>,
     /// Which files could not be written, and why.
     pub unwritten: Vec<String>,
@@ -73,19 +73,6 @@ impl PoolReport {
     pub fn label(&self) -> String {
         format!("{} {}", device_label(self.device), self.pool.name())
     }
-}
-
-#[derive(Debug)]
-pub struct Refusal {
-    pub device: Device,
-    pub bytes: u64,
-    pub function: &'static str,
-    /// Since the recording began.
-    pub after_ns: u64,
-    /// What the driver had given to the process on that device.
-    pub driver_bytes: u64,
-    /// `None` if no stacks were recorded.
-    pub place: Option<String>,
 }
 
 pub(crate) fn device_label(device: Device) -> String {
@@ -141,14 +128,14 @@ impl ProcessReport {
         let mut process = Process::open(directory)?;
         let mut analyses = Analyses::of_recording(&process);
         let outcome = process.run(&mut analyses.sinks(), progress)?;
-        Ok(ProcessReport::new(&process, directory, outcome, &analyses, symbolizer, largest))
+        Ok(ProcessReport::new(&process, directory, outcome, analyses, symbolizer, largest))
     }
 
     pub fn new(
         process: &Process,
         directory: &Path,
         mut outcome: Outcome,
-        analyses: &Analyses,
+        analyses: Analyses,
         symbolizer: &mut Symbolizer,
         largest: &Largest,
     ) -> ProcessReport {
@@ -157,6 +144,9 @@ impl ProcessReport {
         let stacks_recorded = settings.has_stacks();
         let stacks = stacks_recorded.then(|| process.stacks());
         let contents = Contents::new(&analyses.usage, &outcome, info.start, stacks, symbolizer, largest);
+        let trace_info = TraceSource::info(process);
+        let ended = Ended::new(&trace_info, &outcome, directory);
+        let conclusions = analyses.asked_for.finish(&ended, &mut Naming::new(process.stacks(), symbolizer));
         let mut notes = notes_of(info, directory, settings.has_python_stacks());
         if settings.cpu == Some(true) {
             notes.extend(own_allocator::note(&info.executable, &outcome));
@@ -178,7 +168,7 @@ impl ProcessReport {
             resident_bytes: None,
             pools: contents.pools,
             names: contents.names,
-            refusals: contents.refusals,
+            conclusions,
             files: Vec::new(),
             unwritten: Vec::new(),
         }
@@ -189,14 +179,17 @@ impl ProcessReport {
         trace: &dyn TraceSource,
         path: &Path,
         mut outcome: Outcome,
-        analyses: &Analyses,
+        analyses: Analyses,
         symbolizer: &mut Symbolizer,
         largest: &Largest,
     ) -> ProcessReport {
-        let TraceInfo { pid, start, .. } = trace.info();
+        let info = trace.info();
+        let TraceInfo { pid, start, .. } = info;
         let stacks_recorded = !trace.stacks().is_empty();
         let stacks = stacks_recorded.then(|| trace.stacks());
         let contents = Contents::new(&analyses.usage, &outcome, start, stacks, symbolizer, largest);
+        let ended = Ended::new(&info, &outcome, path);
+        let conclusions = analyses.asked_for.finish(&ended, &mut Naming::new(trace.stacks(), symbolizer));
         outcome.forget_live_blocks();
         ProcessReport {
             directory: path.to_owned(),
@@ -214,7 +207,7 @@ impl ProcessReport {
             resident_bytes: None,
             pools: contents.pools,
             names: contents.names,
-            refusals: contents.refusals,
+            conclusions,
             files: Vec::new(),
             unwritten: Vec::new(),
         }
@@ -230,10 +223,9 @@ impl ProcessReport {
     }
 }
 
-/// The pools, and the first refusals.
+/// The pools.
 struct Contents {
     pools: Vec<PoolReport>,
-    refusals: Vec<Refusal>,
     names: Names,
 }
 
@@ -260,9 +252,7 @@ impl Contents {
             })
             .collect();
         pools.sort_by_key(|pool| (pool.device, pool.pool));
-        let refused = outcome.out_of_memory.iter().take(REFUSALS);
-        let refusals = refused.map(|refused| refusal(refused, start, roll.as_mut())).collect();
-        Contents { pools, refusals, names: roll.map(Roll::into_names).unwrap_or_default() }
+        Contents { pools, names: roll.map(Roll::into_names).unwrap_or_default() }
     }
 }
 
@@ -297,17 +287,6 @@ fn pool_report(
         }
     }
     report
-}
-
-fn refusal(refused: &OutOfMemory, start: TimestampNs, roll: Option<&mut Roll<'_>>) -> Refusal {
-    Refusal {
-        device: refused.device,
-        bytes: refused.size,
-        function: refused.call.name(),
-        after_ns: refused.time.since(start),
-        driver_bytes: refused.driver_bytes,
-        place: roll.map(|roll| roll.place(refused.stack)),
-    }
 }
 
 /// What the recording could not see, by the bits of the process header.

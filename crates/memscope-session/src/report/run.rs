@@ -39,6 +39,10 @@ pub fn report_run(
     if let Some(Err(error)) = run.end().map(|end| end.write(&run.output_dir)) {
         printer.note(&format_args!("how the program ended is not kept with the recording: {error}"));
     }
+    if let Err(error) = run.oom_kills.write(&run.output_dir, run.run_id) {
+        printer
+            .note(&format_args!("whom the kernel killed for want of memory is not kept with the recording: {error}"));
+    }
     let wishes = ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, output_dir: None };
     let Some(mut batch) = export_all(&recordings, &wishes, interruption, printer) else {
         return Ok(ReportOutcome::Interrupted);

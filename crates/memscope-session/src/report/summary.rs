@@ -1,5 +1,5 @@
 //! The summary after a run or an export, and `info`: lines of text about recorded processes.
-use super::process::{Life, PoolReport, ProcessReport, Refusal, device_label};
+use super::process::{Life, PoolReport, ProcessReport};
 use super::quantity::{bytes, count, counted};
 use super::{tables, words};
 use crate::export::Batch;
@@ -33,6 +33,9 @@ pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
     if let Some(largest) = by_peak.first() {
         lines.extend(tables::of_process(largest, &Layout::stderr(PREFIX)));
     }
+    for report in by_peak.iter().take(PROCESSES_SHOWN) {
+        lines.extend(tables::of_analyses(report, &Layout::stderr(PREFIX)));
+    }
     let files: Vec<&Path> = by_peak.iter().flat_map(|report| &report.files).map(|file| file.as_path()).collect();
     match files.len() {
         0 => {}
@@ -59,14 +62,16 @@ pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
         lines.extend(rest_line(&by_peak, output));
         lines.extend(unrecorded_lines(&unrecorded));
         lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &Layout::stdout())));
+        let told = by_peak.iter().take(PROCESSES_SHOWN);
+        lines.extend(told.flat_map(|report| tables::of_analyses(report, &Layout::stdout())));
         return lines;
     }
     for report in &batch.reports {
         lines.extend(process_lines(report));
         lines.push(directory_line(report));
-        lines.extend(
-            tables::of_process(report, &Layout::stdout().narrower(2)).into_iter().map(|line| format!("  {line}")),
-        );
+        let layout = Layout::stdout().narrower(2);
+        let tables = [tables::of_process(report, &layout), tables::of_analyses(report, &layout)];
+        lines.extend(tables.iter().flatten().map(|line| format!("  {line}")));
     }
     lines.extend(unrecorded_lines(&unrecorded));
     lines
@@ -230,11 +235,6 @@ fn process_lines(report: &ProcessReport) -> Vec<String> {
         shown_pools(report).map(|pool| format!("    {}{}", pool_line(pool, report.life), beside(pool, report))),
     );
     lines.extend(kernel_line(report).map(|line| format!("    {line}")));
-    lines.extend(report.refusals.iter().map(|refusal| format!("    {}", refusal_line(refusal))));
-    let more = report.outcome.refusals.saturating_sub(report.refusals.len() as u64);
-    if more > 0 {
-        lines.push(format!("    and {} for want of memory", counted(more, "more refusal", "more refusals")));
-    }
     lines.extend(shortcomings(report).into_iter().map(|line| format!("    {line}")));
     lines
 }
@@ -287,18 +287,6 @@ fn is_incomplete(report: &ProcessReport) -> bool {
     let outcome = &report.outcome;
     let whole = outcome.lost_events == 0 && outcome.stopped.is_none() && outcome.damage.is_empty();
     !whole || !report.unwritten.is_empty() || !report.notes.is_empty()
-}
-
-fn refusal_line(refusal: &Refusal) -> String {
-    let place = refusal.place.as_ref().map_or(String::new(), |place| format!(": {place}"));
-    format!(
-        "OUT OF MEMORY: {} refused {} after {:.3} s ({}, {} of the driver in use by this process){place}",
-        device_label(refusal.device),
-        bytes(refusal.bytes),
-        refusal.after_ns as f64 / 1e9,
-        refusal.function,
-        bytes(refusal.driver_bytes),
-    )
 }
 
 /// What the recording does not hold.

@@ -2,6 +2,7 @@
 use super::holders::Holders;
 use super::process::{Life, PoolReport, ProcessReport};
 use super::quantity::{bytes, counted};
+use crate::analyze::Detail;
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::rows::{function_rows, site_rows};
 use memscope_model::Pool;
@@ -15,6 +16,12 @@ pub(super) fn of_process(report: &ProcessReport, layout: &Layout) -> Vec<String>
     // None if nothing of the process lies in the time the user chose.
     let pools = report.pools.iter().filter(|_| report.outcome.nothing_chosen.is_none());
     pools.flat_map(|pool| of_pool(pool, report, layout)).collect()
+}
+
+/// What the analyses found that the run was asked for.
+pub(super) fn of_analyses(report: &ProcessReport, layout: &Layout) -> Vec<String> {
+    let found = report.conclusions.iter().filter_map(|(_, conclusion)| conclusion.as_ref().ok());
+    found.flat_map(|found| found.lines(layout, Detail::Brief)).collect()
 }
 
 fn of_pool(pool: &PoolReport, report: &ProcessReport, layout: &Layout) -> Vec<String> {

@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use crate::brand::Brand;
-use memscope_format::settings::{analysis, event, level};
+use memscope_format::settings::{RecordSettings, analysis, event, level};
 use values::Watch;
 
 pub use memscope_dump::format::{FORMAT_CHOICES, FORMAT_HELP, FORMAT_WORDS};
@@ -191,14 +191,15 @@ impl Analysis {
     pub const NONE: Self = Self { leaks: false, decompose: false, inefficient: false, oom: None };
     pub const DEFAULT: Self = Self { leaks: true, ..Self::NONE };
 
-    /// What [`Analysis::bits`] made, and the holders to list.
-    pub fn of_bits(bits: u8, oom_holders: Option<NonZeroU16>) -> Self {
-        let has = |bit| bits & bit != 0;
+    /// What a run was asked for.
+    pub fn of_recording(settings: &RecordSettings<'_>) -> Self {
+        let Some(bits) = settings.analysis else { return Self::DEFAULT };
+        let holders = settings.oom_holders.and_then(NonZeroU16::new);
         Self {
-            leaks: has(analysis::LEAKS),
-            decompose: has(analysis::DECOMPOSE),
-            inefficient: has(analysis::INEFFICIENT),
-            oom: oom_holders.filter(|_| has(analysis::OUT_OF_MEMORY)),
+            leaks: bits & analysis::LEAKS != 0,
+            decompose: bits & analysis::DECOMPOSE != 0,
+            inefficient: bits & analysis::INEFFICIENT != 0,
+            oom: holders.filter(|_| bits & analysis::OUT_OF_MEMORY != 0),
         }
     }
 

@@ -12,16 +12,8 @@ pub static PENDING: &[Pending] = &[
         note: "--watch has no effect in this version; the program runs without watching",
     },
     Pending {
-        applies: |settings| settings.analysis.decompose,
-        note: "--analysis=decompose has no effect in this version; the events it needs are recorded",
-    },
-    Pending {
         applies: |settings| settings.analysis.inefficient,
         note: "--analysis=inefficient has no effect in this version; the events it needs are recorded",
-    },
-    Pending {
-        applies: |settings| settings.analysis.oom.is_some(),
-        note: "--analysis=oom has no effect in this version; the events it needs are recorded",
     },
     Pending {
         applies: |settings| settings.traceback,

@@ -12,7 +12,7 @@ use super::{
 const FULL_WIDTH_COMMA: char = '，';
 const DEFAULT_DEPTH: u16 = 50;
 const MAX_DEPTH: u16 = 1000;
-const DEFAULT_OOM_HOLDERS: u16 = 10;
+pub const DEFAULT_OOM_HOLDERS: u16 = 10;
 const MAX_OOM_HOLDERS: u16 = 1000;
 const MAX_NPU: u32 = 31;
 const MAX_OPERATOR_NAME: usize = 254;
@@ -317,25 +317,25 @@ pub fn output(value: &OsStr) -> Parsed<PathBuf> {
     Ok(PathBuf::from(value))
 }
 
-/// The two inputs of a comparison. Byte-wise, so that paths need not be valid UTF-8; the full-width comma is matched as
-/// its whole three-byte sequence.
-pub fn inputs(value: &OsStr) -> Parsed<(PathBuf, PathBuf)> {
+/// The inputs of a comparison: two paths, or one whose steps are compared. Byte-wise, so that paths need not be valid UTF-8; the
+/// full-width comma is matched as its whole three-byte sequence.
+pub fn inputs(value: &OsStr) -> Parsed<Vec<PathBuf>> {
     let shown = value.to_string_lossy();
     if shown.chars().count() > MAX_PATH_CHARS {
         return Err(Refused::because(&shown, "too long"));
     }
-    let mut paths = split_bytes(value.as_bytes()).into_iter().map(PathBuf::from);
-    let (Some(base), Some(compared), None) = (paths.next(), paths.next(), paths.next()) else {
-        return Err(Refused::because(&shown, "not exactly two paths"));
-    };
-    for path in [&base, &compared] {
+    let paths: Vec<PathBuf> = split_bytes(value.as_bytes()).into_iter().map(PathBuf::from).collect();
+    if paths.len() > 2 {
+        return Err(Refused::because(&shown, "more than two paths"));
+    }
+    for path in &paths {
         let kind =
             path.metadata().map_err(|_| Refused::because(&path.to_string_lossy(), "no such file or directory"))?;
         if !kind.is_file() && !kind.is_dir() {
             return Err(Refused::because(&path.to_string_lossy(), "neither a file nor a directory"));
         }
     }
-    Ok((base, compared))
+    Ok(paths)
 }
 
 fn split_bytes(bytes: &[u8]) -> Vec<OsString> {

@@ -38,15 +38,33 @@ impl SiteDifference {
     }
 }
 
+/// The call sites of what was held at a moment.
+#[derive(Clone, Debug)]
+pub struct NamedSites<'n> {
+    pub total: Held,
+    pub sites: Vec<Site>,
+    /// What the frames of the sites are called.
+    pub names: &'n Names,
+}
+
+impl<'v> NamedSites<'v> {
+    fn of(view: &'v View) -> NamedSites<'v> {
+        NamedSites { total: view.profile.total, sites: view.profile.sites(&view.names), names: &view.names }
+    }
+}
+
 impl Difference {
+    pub fn of(base: &View, compared: &View) -> Difference {
+        Difference::between(NamedSites::of(base), NamedSites::of(compared))
+    }
+
     /// Sites are the same if their frames are. What is left over on both sides is compared without folders, since the two may
     /// have run in two places, and then without lines, since a line moves when a comment is written above it.
-    pub fn of(base: &View, compared: &View) -> Difference {
+    pub fn between(base: NamedSites<'_>, compared: NamedSites<'_>) -> Difference {
         let spellings: [fn(FrameId, &Names) -> String; 3] =
             [|frame, names| names.text(frame), without_folders, without_line];
-        let mut left: Vec<(Site, bool)> =
-            base.profile.sites(&base.names).into_iter().map(|site| (site, true)).collect();
-        let mut fresh: Vec<Option<Site>> = compared.profile.sites(&compared.names).into_iter().map(Some).collect();
+        let mut left: Vec<(Site, bool)> = base.sites.into_iter().map(|site| (site, true)).collect();
+        let mut fresh: Vec<Option<Site>> = compared.sites.into_iter().map(Some).collect();
         let mut sites: Vec<SiteDifference> = Vec::new();
         for spelling in spellings {
             let key = |site: &Site, names: &Names| -> Vec<String> {
@@ -56,25 +74,25 @@ impl Difference {
             let mut known: FxHashMap<Vec<String>, usize> = FxHashMap::default();
             for (place, (site, is_left)) in left.iter().enumerate() {
                 if *is_left {
-                    known.entry(key(site, &base.names)).or_insert(place);
+                    known.entry(key(site, base.names)).or_insert(place);
                 }
             }
             for slot in &mut fresh {
                 let Some(site) = slot else { continue };
-                if let Some(place) = known.remove(&key(site, &compared.names)) {
+                if let Some(place) = known.remove(&key(site, compared.names)) {
                     left[place].1 = false;
                     let base = left[place].0.held;
-                    sites.push(SiteDifference { base, compared: site.held, ..spelled(site, &compared.names) });
+                    sites.push(SiteDifference { base, compared: site.held, ..spelled(site, compared.names) });
                     *slot = None;
                 }
             }
         }
         let gone = left.iter().filter(|(_, is_left)| *is_left).map(|(site, _)| site);
-        sites.extend(gone.map(|site| SiteDifference { base: site.held, ..spelled(site, &base.names) }));
+        sites.extend(gone.map(|site| SiteDifference { base: site.held, ..spelled(site, base.names) }));
         let new = fresh.iter().flatten();
-        sites.extend(new.map(|site| SiteDifference { compared: site.held, ..spelled(site, &compared.names) }));
+        sites.extend(new.map(|site| SiteDifference { compared: site.held, ..spelled(site, compared.names) }));
         sites.sort_by_key(|site| (Reverse(site.bytes().unsigned_abs()), Reverse(site.compared.bytes)));
-        Difference { base: base.profile.total, compared: compared.profile.total, sites }
+        Difference { base: base.total, compared: compared.total, sites }
     }
 
     /// Rows of the sites that differ, at most `count`.
@@ -291,7 +309,7 @@ mod tests {
 
     fn view(stacks: &[(&[&str], u64, u64)]) -> View {
         let (profile, names) = profile(stacks);
-        let info = TraceInfo { pid: 1, command: "prog".to_owned(), start: TimestampNs::default() };
+        let info = TraceInfo { pid: 1, command: "prog".to_owned(), ..TraceInfo::default() };
         let (device, pool, at) = (Device::Cpu, Pool::Host, At::Peak);
         View { info, device, pool, at, after_ns: 0, profile, names, stackless: false }
     }

@@ -40,7 +40,7 @@ pub enum At {
 }
 
 impl At {
-    fn point(self, start: TimestampNs) -> PointInTime {
+    pub(crate) fn point(self, start: TimestampNs) -> PointInTime {
         match self {
             At::Peak => PointInTime::Peak,
             At::End | At::Total => PointInTime::End,
@@ -143,13 +143,21 @@ pub fn read(
     let best = largest(found, question, progress)?;
     let (source, passage, _) = best.ok_or_else(|| ReadingError::Nothing(directory.to_owned()))?;
     if let (At::Step(asked), false) = (question.at, passage.has_moment) {
-        let known = match passage.steps {
-            0 => format!("it has no steps, which are mstx ranges \"{STEP_TEXT}\" or end with a call of step()"),
-            count => format!("it has {}", counted(u64::from(count), "step", "steps")),
-        };
-        return Err(ReadingError::NoSuchStep { whose: whose(&source.info()), asked, known });
+        return Err(ReadingError::NoSuchStep {
+            whose: whose(&source.info()),
+            asked,
+            known: known_steps(passage.steps),
+        });
     }
     view(&source.info(), source.stacks(), &passage.usage, question, symbolizer)
+}
+
+/// How many steps there are, and what would make some.
+pub(crate) fn known_steps(steps: u32) -> String {
+    match steps {
+        0 => format!("it has no steps, which are mstx ranges \"{STEP_TEXT}\" or end with a call of step()"),
+        count => format!("it has {}", counted(u64::from(count), "step", "steps")),
+    }
 }
 
 /// A trace that was passed over, and its place among the others.

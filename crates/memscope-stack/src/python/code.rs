@@ -1,4 +1,5 @@
 //! Which code object a frame runs: a number that stays right although code objects die and their addresses come back.
+use super::deaths::DeathCount;
 use super::interpreter::{Interpreter, is_plausible, load};
 use super::layout::{BYTES_DATA, BYTES_SIZE, Layout, OBJECT_REFERENCES, OBJECT_TYPE};
 use super::text;
@@ -22,10 +23,11 @@ pub(super) struct Scratch {
 /// numbers its code objects, and `stamp` has the number (until 2^32 code objects were made; from then on it is 0). Without
 /// it, `stamp` is made of the contents: first line, file, function (the hash where the string knows it, else its ends), and
 /// size, beginning and end of the line table. What is taken for one then is a function of the same name in the same file and
-/// at the same first line, with another line structure in the middle, made anew so that both addresses are the same.
+/// at the same first line, with another line structure in the middle, made anew so that both addresses are the same. That is
+/// looked at only where deaths of code cannot be counted either: see [`KnownCode::is_still_there`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub(super) struct Fingerprint {
+struct Fingerprint {
     line_table: usize,
     stamp: u64,
 }
@@ -61,7 +63,7 @@ impl Fingerprint {
     /// # Safety
     /// As for [`Fingerprint::of`].
     #[inline(always)]
-    pub(super) unsafe fn is_of(&self, layout: &Layout, code: usize, seen: &mut SeenFile) -> bool {
+    unsafe fn is_of(&self, layout: &Layout, code: usize, seen: &mut SeenFile) -> bool {
         // SAFETY: the caller's, and the layout is that of this interpreter. The parts of live code are live.
         unsafe {
             let other_table = load::<usize>(code, layout.code_line_table.into()) ^ self.line_table;
@@ -97,7 +99,7 @@ unsafe fn contents(layout: &Layout, code: usize, line_table: usize, seen: &mut S
 /// # Safety
 /// `code` must be a code object, live or in its destructor.
 #[inline(always)]
-pub(super) unsafe fn is_live(code: usize) -> bool {
+unsafe fn is_live(code: usize) -> bool {
     // SAFETY: the caller's.
     unsafe { load::<u32>(code, OBJECT_REFERENCES) != 0 }
 }
@@ -121,7 +123,7 @@ unsafe fn outline(table: usize) -> u64 {
 /// The file looked at last in a walk: most frames are in the same one as their callers, and while they are on the stack its
 /// name stays as it is.
 #[derive(Default)]
-pub(super) struct SeenFile {
+struct SeenFile {
     file: usize,
     stamp: u64,
 }
@@ -139,26 +141,88 @@ impl SeenFile {
     }
 }
 
-/// The code object seen at an address.
+/// What a capture holds remembered code against.
+pub(super) struct Witness<'a> {
+    pub(super) interpreter: &'a Interpreter,
+    now: DeathCount,
+    file: SeenFile,
+}
+
+impl Witness<'_> {
+    #[inline]
+    pub(super) fn new(interpreter: &Interpreter) -> Witness<'_> {
+        Witness { interpreter, now: interpreter.now(), file: SeenFile::default() }
+    }
+}
+
+/// The code object that was seen at an address.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct SeenCode {
+pub(super) struct KnownCode {
     /// 0 for none.
-    address: usize,
+    pub(super) address: usize,
     fingerprint: Fingerprint,
-    id: u32,
+    /// When it was there for certain.
+    seen: DeathCount,
+    pub(super) id: u32,
 }
 
 // SAFETY: integers; no code object is at address 0.
-unsafe impl Entry for SeenCode {}
+unsafe impl Entry for KnownCode {}
 
-impl Keyed for SeenCode {
+impl Keyed for KnownCode {
     fn is_none(&self) -> bool {
         self.address == 0
     }
 
     fn hash(&self) -> u64 {
         hash(self.address as u64)
+    }
+}
+
+impl KnownCode {
+    /// What a frame runs that is no code of a function.
+    pub(super) const fn no_function(address: usize, id: u32) -> KnownCode {
+        KnownCode { address, id, ..KnownCode::NONE }
+    }
+
+    /// Whether the code object at its address is this one: it has its number; where code has no numbers, no code died there
+    /// since; where deaths are not counted, it has its contents.
+    ///
+    /// # Safety
+    /// A code object must be at its address, live or in its destructor.
+    #[inline(always)]
+    pub(super) unsafe fn is_still_there(&mut self, layout: &Layout, witness: &mut Witness<'_>) -> bool {
+        if layout.code_version.is_some() {
+            // SAFETY: passed on.
+            return unsafe { self.fingerprint.is_of(layout, self.address, &mut witness.file) };
+        }
+        let nothing_died = self.seen == witness.now && witness.now != DeathCount::UNKNOWN;
+        // SAFETY: passed on.
+        nothing_died || unsafe { self.is_there_after_deaths(layout, witness) }
+    }
+
+    /// The same where something died, or deaths are not counted.
+    ///
+    /// # Safety
+    /// As for [`KnownCode::is_still_there`].
+    #[inline(never)]
+    unsafe fn is_there_after_deaths(&mut self, layout: &Layout, witness: &mut Witness<'_>) -> bool {
+        if witness.now == DeathCount::UNKNOWN {
+            // SAFETY: passed on.
+            return unsafe { self.fingerprint.is_of(layout, self.address, &mut witness.file) };
+        }
+        self.has_survived(witness)
+    }
+
+    /// Whether deaths are counted and none was at its address.
+    #[inline]
+    fn has_survived(&mut self, witness: &Witness<'_>) -> bool {
+        if witness.now == DeathCount::UNKNOWN || self.seen.may_precede_death_at(self.address) {
+            return false;
+        }
+        self.seen = witness.now;
+        true
     }
 }
 
@@ -186,7 +250,7 @@ impl Keyed for DefinedCode {
 
 /// The code objects a lane has seen, or the latest of them: code that comes again after it was forgotten is defined again.
 pub(super) struct CodeTable {
-    by_address: Table<SeenCode, 512, { 1 << 16 }>,
+    by_address: Table<KnownCode, 512, { 1 << 16 }>,
     /// By hash of the contents of the definition, so that code compiled from the same text again and again is defined
     /// once: neither the spool nor the tree of stacks grows with it.
     by_contents: Table<DefinedCode, 512, { 1 << 16 }>,
@@ -204,27 +268,36 @@ impl CodeTable {
         self.by_contents.forget();
     }
 
-    /// The number of the code object at `code` and its fingerprint, defining it if need be; `None` if it is none, is
-    /// being destroyed, or there is no memory to remember it.
+    /// The code object at `code`, defining it if need be; `None` if it is none, is being destroyed, or there is no memory to
+    /// remember it.
     ///
     /// # Safety
     /// `code` must be 0, implausible, or an object that a frame of the current thread refers to.
     pub(super) unsafe fn identify<S: DefinitionSink>(
         &mut self,
-        interpreter: &Interpreter,
         code: usize,
+        witness: &Witness<'_>,
         scratch: &mut Scratch,
         sink: &mut S,
-    ) -> Option<(Fingerprint, u32)> {
+    ) -> Option<KnownCode> {
+        let interpreter = witness.interpreter;
+        let is_this = |known: &KnownCode| known.address == code;
+        if let Some(known) = self.by_address.find(hash(code as u64), is_this)
+            && known.has_survived(witness)
+        {
+            return Some(*known);
+        }
         // SAFETY: the caller's; the type is a field of every object.
         if !is_plausible(code) || unsafe { load::<usize>(code, OBJECT_TYPE) } != interpreter.code_type {
             return None;
         }
         // SAFETY: it is a code object by its type.
         let fingerprint = unsafe { Fingerprint::of(&interpreter.layout, code) }?;
-        let seen = match self.by_address.entry(hash(code as u64), |seen| seen.address == code)? {
-            Lookup::Found(seen) if seen.fingerprint == fingerprint => return Some((fingerprint, seen.id)),
-            Lookup::Found(seen) | Lookup::New(seen) => seen,
+        let known = match self.by_address.entry(hash(code as u64), is_this)? {
+            Lookup::Found(known) if known.fingerprint == fingerprint && witness.now == DeathCount::UNKNOWN => {
+                return Some(*known);
+            }
+            Lookup::Found(known) | Lookup::New(known) => known,
         };
         let layout = &interpreter.layout;
         // SAFETY: the code object is live (its count is not 0) and stays so while the frame refers to it, and so do
@@ -257,8 +330,8 @@ impl CodeTable {
                 id
             }
         };
-        *seen = SeenCode { address: code, fingerprint, id };
-        Some((fingerprint, id))
+        *known = KnownCode { address: code, fingerprint, seen: witness.now, id };
+        Some(*known)
     }
 }
 

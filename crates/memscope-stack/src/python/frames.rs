@@ -7,19 +7,14 @@
 //!
 //! Why this is right. Two things hold between captures: (1) a remembered frame has the contents (code and position)
 //! that its node stands for, and (2) its node is the child of the node below it, or of none at the bottom. A capture
-//! compares, for each of the `depth` innermost frames, the address of the frame, the address of its code, its position
-//! and the fingerprint of its code with what is remembered at that place, each time; nothing is skipped because
-//! something else was equal. What differs is read anew, and every node from there upwards is looked up again, so that
-//! (1) and (2) hold afterwards and the answer stands for exactly the frames that are there. The walk may stop when it
-//! has compared `depth` frames and is still in lockstep: below, the array may be out of date, but only there, and what
-//! is below `depth` is cut off by whoever reads the stack. When those frames come within `depth` again they are compared
-//! like all others.
-//!
-//! The fingerprint is what costs where it is made of the contents: six cache lines a frame that the program had no use for.
-//! 3.11 numbers functions, and has the number at hand when it calls one: as long as a frame's function has the number it
-//! had, its code is the code it was. (A function given other code gets another number, and none is given twice. A frame may
-//! run the code its function had before, at an address that no frame of that number will then run.)
-use super::code::{CodeTable, Fingerprint, Scratch, SeenFile, is_live};
+//! compares, for each of the `depth` innermost frames, the address of the frame, the address of its code and its position
+//! with what is remembered at that place, and makes sure that the code is the one remembered
+//! ([`KnownCode::is_still_there`]), each time; nothing is skipped because something else was equal. What differs is read
+//! anew, and every node from there upwards is looked up again, so that (1) and (2) hold afterwards and the answer stands for
+//! exactly the frames that are there. The walk may stop when it has compared `depth` frames and is still in lockstep: below,
+//! the array may be out of date, but only there, and what is below `depth` is cut off by whoever reads the stack. When those
+//! frames come within `depth` again they are compared like all others.
+use super::code::{CodeTable, KnownCode, Scratch, Witness};
 use super::interpreter::{Interpreter, interpreter, is_plausible};
 use super::layout::{Layout, PYTHON_3_9, PYTHON_3_10, PYTHON_3_11, PYTHON_3_12};
 use crate::tree::{FrameKey, Interned, NodeId, Tree};
@@ -31,23 +26,23 @@ const CAPACITY: usize = 4096;
 const DEEPEST: usize = 1000;
 /// How far from the innermost remembered frame to look for a frame; missing one costs time only.
 const SEARCHED: usize = 64;
-/// `RememberedFrame::code_id` of a frame that is no Python function: where C code entered the interpreter, or not set up yet.
+/// The number of the code of a frame that is no Python function: where C code entered the interpreter, or not set up yet.
 const NO_CODE: u32 = u32::MAX;
-
-const NO_VERSION: u32 = u32::MAX;
 
 /// One line of the cache.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct RememberedFrame {
     frame: usize,
-    code: usize,
     position: usize,
-    fingerprint: Fingerprint,
-    /// See [`Layout::function_version_of`]; [`NO_VERSION`] if it has none, which no function has.
-    function_version: u32,
-    code_id: u32,
+    code: KnownCode,
     node: NodeId,
+}
+
+impl RememberedFrame {
+    fn has_function_at(&self, code: usize) -> bool {
+        self.code.address == code && code != 0 && self.code.id != NO_CODE
+    }
 }
 
 #[repr(C)]
@@ -149,29 +144,32 @@ impl PythonStack {
         sink: &mut S,
     ) -> NodeId {
         let depth = depth.clamp(1, DEEPEST);
+        if self.memory.is_none() {
+            // SAFETY: one of its frames is at hand; the library is preloaded.
+            unsafe { interpreter.watch_code() };
+        }
         let Some(memory) = self.memory() else { return NodeId::NONE };
+        let witness = &mut Witness::new(interpreter);
         // SAFETY: mapped whole, zeroed, and used by this lane alone.
         let memory = unsafe { &mut *memory.as_ptr() };
         // SAFETY: the caller's.
-        let mut walk = unsafe { self.walk(interpreter, innermost, depth, memory, sink) };
+        let mut walk = unsafe { self.walk(innermost, depth, memory, witness, sink) };
         if walk.kept + walk.fresh > CAPACITY {
             // Frames below `depth` have piled up: forget them all and take the innermost ones alone.
             self.length = 0;
             // SAFETY: the caller's.
-            walk = unsafe { self.walk(interpreter, innermost, depth, memory, sink) };
+            walk = unsafe { self.walk(innermost, depth, memory, witness, sink) };
         }
         let Memory { remembered, walked, scratch } = memory;
         let length = walk.kept + walk.fresh;
         let new = remembered.get_mut(walk.kept..length).unwrap_or_default();
         let frames = walked.get(..walk.fresh).unwrap_or_default();
-        let seen = &mut SeenFile::default();
         for (entry, frame) in new.iter_mut().zip(frames.iter().rev()) {
             entry.frame = *frame;
             // SAFETY: a frame of the chain.
             unsafe {
-                let leaving = *frame == innermost && is_leaving(&interpreter.layout, *frame);
-                if leaving || !is_unchanged(&interpreter.layout, entry, seen) {
-                    self.refresh(interpreter, entry, scratch, sink);
+                if !is_unchanged(&interpreter.layout, entry, witness) {
+                    self.refresh(entry, witness, scratch, sink);
                 }
             }
         }
@@ -183,12 +181,12 @@ impl PythonStack {
             None => NodeId::NONE,
         };
         for (at, entry) in (first..).zip(remembered.get_mut(first..length).unwrap_or_default()) {
-            if entry.code_id != NO_CODE {
-                let instruction = interpreter.layout.instruction(entry.code, entry.position);
-                match tree.intern(node, FrameKey::python(entry.code_id, instruction)) {
+            if entry.code.id != NO_CODE {
+                let instruction = interpreter.layout.instruction(entry.code.address, entry.position);
+                match tree.intern(node, FrameKey::python(entry.code.id, instruction)) {
                     Interned::Known(id) => node = id,
                     Interned::New(id) => {
-                        sink.node(id, node, Frame::Python { code: entry.code_id, instruction });
+                        sink.node(id, node, Frame::Python { code: entry.code.id, instruction });
                         node = id;
                     }
                     Interned::Full => {
@@ -213,21 +211,22 @@ impl PythonStack {
     #[inline]
     unsafe fn walk<S: DefinitionSink>(
         &mut self,
-        interpreter: &Interpreter,
         innermost: usize,
         depth: usize,
         memory: &mut Memory,
+        witness: &mut Witness<'_>,
         sink: &mut S,
     ) -> Walk {
         // Out of lockstep go further than asked for: lockstep will do next time, as long as returns stay within that.
         let enough = depth * 2 + 16;
+        let interpreter = witness.interpreter;
         let mut trail = Trail { frame: innermost, count: 0, python_frames: 0 };
         // A chain that has become a ring ends the walk by the count.
         while is_plausible(trail.frame) && trail.python_frames < enough && trail.count < CAPACITY {
             if let Some(found) = find(&memory.remembered, self.length, trail.frame) {
                 let fresh = trail.count;
                 // SAFETY: the caller's.
-                if let Some(changed) = unsafe { self.lockstep(interpreter, &mut trail, found, depth, memory, sink) } {
+                if let Some(changed) = unsafe { self.lockstep(&mut trail, found, depth, memory, witness, sink) } {
                     return Walk { kept: found + 1, fresh, changed };
                 }
                 continue;
@@ -250,26 +249,20 @@ impl PythonStack {
     #[inline]
     unsafe fn lockstep<S: DefinitionSink>(
         &mut self,
-        interpreter: &Interpreter,
         trail: &mut Trail,
         found: usize,
         depth: usize,
         memory: &mut Memory,
+        witness: &mut Witness<'_>,
         sink: &mut S,
     ) -> Option<usize> {
         let mut changed = usize::MAX;
         let Memory { remembered, walked, scratch } = memory;
         let mut stretch = Stretch { frame: trail.frame, python_frames: trail.python_frames, left: found + 1 };
-        let layout = &interpreter.layout;
-        let seen = &mut SeenFile::default();
-        // SAFETY: the caller's; nothing was walked yet, so that it is the innermost.
-        let mut leaving = trail.count == 0 && unsafe { is_leaving(layout, trail.frame) };
+        let layout = &witness.interpreter.layout;
         loop {
-            if !leaving {
-                // SAFETY: the caller's; `left` frames are remembered.
-                stretch = unsafe { compare_version(layout, remembered, stretch, depth, seen) };
-            }
-            leaving = false;
+            // SAFETY: the caller's; `left` frames are remembered.
+            stretch = unsafe { compare_version(layout, remembered, stretch, depth, witness) };
             if stretch.python_frames >= depth {
                 return Some(changed);
             }
@@ -285,7 +278,7 @@ impl PythonStack {
             }
             // If lockstep is lost further out, all nodes above are looked up anyway.
             // SAFETY: a frame of the chain.
-            unsafe { self.refresh(interpreter, entry, scratch, sink) };
+            unsafe { self.refresh(entry, witness, scratch, sink) };
             changed = at;
             // SAFETY: as before.
             unsafe { stretch.pass(layout, entry) };
@@ -310,26 +303,25 @@ impl PythonStack {
     #[inline(never)]
     unsafe fn refresh<S: DefinitionSink>(
         &mut self,
-        interpreter: &Interpreter,
         entry: &mut RememberedFrame,
+        witness: &mut Witness<'_>,
         scratch: &mut Scratch,
         sink: &mut S,
     ) {
+        let layout = &witness.interpreter.layout;
         // SAFETY: the caller's; a frame keeps what it calls its code alive.
         unsafe {
-            let code = interpreter.layout.code_of(entry.frame);
-            entry.position = interpreter.layout.position_of(entry.frame);
-            if interpreter.layout.is_entry(entry.frame) {
+            let code = layout.code_of(entry.frame);
+            entry.position = layout.position_of(entry.frame);
+            if layout.is_entry(entry.frame) {
                 // Frames of this kind have a code (or None) of their own that no function shares, so that the
                 // address alone tells them next time.
-                (entry.code, entry.code_id) = (code, NO_CODE);
-            } else if let Some((fingerprint, id)) = self.codes.identify(interpreter, code, scratch, sink) {
-                (entry.code, entry.fingerprint, entry.code_id) = (code, fingerprint, id);
-                entry.function_version = NO_VERSION;
-            } else {
+                entry.code = KnownCode::no_function(code, NO_CODE);
+            } else if !entry.has_function_at(code) || !entry.code.is_still_there(layout, witness) {
+                let known = self.codes.identify(code, witness, scratch, sink);
                 // Not set up yet, or half destroyed: there may be a function at this address next time. 0 never
                 // counts as unchanged.
-                (entry.code, entry.code_id) = (0, NO_CODE);
+                entry.code = known.unwrap_or(KnownCode::no_function(0, NO_CODE));
             }
         }
     }
@@ -380,7 +372,7 @@ impl Stretch {
     #[inline(always)]
     unsafe fn pass(&mut self, layout: &Layout, entry: &RememberedFrame) {
         self.left -= 1;
-        self.python_frames += usize::from(entry.code_id != NO_CODE);
+        self.python_frames += usize::from(entry.code.id != NO_CODE);
         // SAFETY: the caller's.
         self.frame = unsafe { layout.previous_of(self.frame) };
     }
@@ -397,7 +389,7 @@ unsafe fn compare_version(
     remembered: &mut [RememberedFrame; CAPACITY],
     stretch: Stretch,
     depth: usize,
-    seen: &mut SeenFile,
+    witness: &mut Witness<'_>,
 ) -> Stretch {
     macro_rules! compare_with {
         ($layout:expr) => {{
@@ -406,13 +398,13 @@ unsafe fn compare_version(
                 remembered: &mut [RememberedFrame; CAPACITY],
                 stretch: Stretch,
                 depth: usize,
-                seen: &mut SeenFile,
+                witness: &mut Witness<'_>,
             ) -> Stretch {
                 // SAFETY: passed on.
-                unsafe { compare(&$layout, remembered, stretch, depth, seen) }
+                unsafe { compare(&$layout, remembered, stretch, depth, witness) }
             }
             // SAFETY: passed on.
-            unsafe { with_constants(remembered, stretch, depth, seen) }
+            unsafe { with_constants(remembered, stretch, depth, witness) }
         }};
     }
     match layout.version {
@@ -421,7 +413,7 @@ unsafe fn compare_version(
         0x030b => compare_with!(PYTHON_3_11),
         0x030c => compare_with!(PYTHON_3_12),
         // SAFETY: passed on.
-        _ => unsafe { compare(layout, remembered, stretch, depth, seen) },
+        _ => unsafe { compare(layout, remembered, stretch, depth, witness) },
     }
 }
 
@@ -435,13 +427,13 @@ unsafe fn compare(
     remembered: &mut [RememberedFrame; CAPACITY],
     mut stretch: Stretch,
     depth: usize,
-    seen: &mut SeenFile,
+    witness: &mut Witness<'_>,
 ) -> Stretch {
     let entries = remembered.get_mut(..stretch.left).unwrap_or_default();
     for entry in entries.iter_mut().rev() {
         // SAFETY: a frame of the chain once it is the remembered one.
         unsafe {
-            if entry.frame != stretch.frame || stretch.python_frames >= depth || !is_unchanged(layout, entry, seen) {
+            if entry.frame != stretch.frame || stretch.python_frames >= depth || !is_unchanged(layout, entry, witness) {
                 break;
             }
             stretch.pass(layout, entry);
@@ -459,7 +451,7 @@ unsafe fn is_in_place(layout: &Layout, entry: &RememberedFrame) -> bool {
     // SAFETY: the caller's.
     unsafe {
         let code = layout.code_of(entry.frame);
-        let elsewhere = (code ^ entry.code) | (layout.position_of(entry.frame) ^ entry.position);
+        let elsewhere = (code ^ entry.code.address) | (layout.position_of(entry.frame) ^ entry.position);
         elsewhere == 0 && code != 0
     }
 }
@@ -467,56 +459,13 @@ unsafe fn is_in_place(layout: &Layout, entry: &RememberedFrame) -> bool {
 /// Whether the frame of `entry` is where it was, in the code it was in.
 ///
 /// # Safety
-/// `entry.frame` must be a frame of the current thread whose code is not in its destructor, and a code in `entry` must have
-/// been identified as one.
+/// `entry.frame` must be a frame of the current thread, and a code in `entry` must have been identified as one.
 #[inline(always)]
-unsafe fn is_unchanged(layout: &Layout, entry: &mut RememberedFrame, seen: &mut SeenFile) -> bool {
-    // SAFETY: the caller's. `code` was a code object when it was remembered and is what this frame runs now; the only
-    // other things that frames call their code are None and the code of entry frames, which are never freed.
-    unsafe {
-        if !is_in_place(layout, entry) {
-            return false;
-        }
-        if entry.code_id == NO_CODE {
-            return true;
-        }
-        if layout.function_version.is_none() {
-            return entry.fingerprint.is_of(layout, entry.code, seen);
-        }
-        let version = layout.function_version_of(entry.frame);
-        version == entry.function_version || has_code_of(entry, version, seen)
-    }
-}
-
-/// Whether the code of the frame is in its destructor, which is so in the innermost frame at most: 3.11 drops a frame's function
-/// and code before it unlinks the frame. Older versions unlink it first, newer ones number code.
-///
-/// # Safety
-/// `frame` must be implausible or the innermost frame of the current thread.
-#[inline]
-unsafe fn is_leaving(layout: &Layout, frame: usize) -> bool {
-    if layout.function_version.is_none() || !is_plausible(frame) {
-        return false;
-    }
-    // SAFETY: what 3.11 has for a frame's code is an object, be it code or None.
-    unsafe {
-        let code = layout.code_of(frame);
-        is_plausible(code) && !is_live(code)
-    }
-}
-
-/// Looks at the code itself, and notes the number of the function: it gets one when it has been called for a while.
-///
-/// # Safety
-/// As for [`is_unchanged`], in 3.11, which alone numbers functions and not code.
-#[inline(never)]
-unsafe fn has_code_of(entry: &mut RememberedFrame, version: u32, seen: &mut SeenFile) -> bool {
-    // SAFETY: the caller's.
-    let same = unsafe { entry.fingerprint.is_of(&PYTHON_3_11, entry.code, seen) };
-    if same {
-        entry.function_version = if version == 0 { NO_VERSION } else { version };
-    }
-    same
+unsafe fn is_unchanged(layout: &Layout, entry: &mut RememberedFrame, witness: &mut Witness<'_>) -> bool {
+    // SAFETY: the caller's. `code` was a code object when it was remembered and is what this frame runs now, if it is not in
+    // its destructor (3.11 drops a frame's code before it unlinks the frame); the only other things that frames call their
+    // code are None and the code of entry frames, which are never freed.
+    unsafe { is_in_place(layout, entry) && (entry.code.id == NO_CODE || entry.code.is_still_there(layout, witness)) }
 }
 
 #[cfg(test)]

@@ -59,6 +59,16 @@ impl Lane {
         }
     }
 
+    /// One that cannot count deaths of code any more, for something else has put its own destructor into the type.
+    fn unwatched(image: &mut Image) -> Lane {
+        let lane = Lane::new(image);
+        let foreign = image.destructor();
+        // SAFETY: the image's type stays where it is.
+        unsafe { lane.interpreter.watch_code() };
+        image.set_destructor(foreign);
+        lane
+    }
+
     fn capture(&mut self, innermost: usize, depth: usize) -> NodeId {
         let Lane { interpreter, stack, tree, definitions } = self;
         // SAFETY: the frames are those of an image that nobody else uses.
@@ -113,13 +123,16 @@ fn a_change_of_an_outer_frame_changes_all_nodes_above_it() {
     }
 }
 
+/// Code without numbers is told apart by counting deaths, and by its contents where that is not possible.
+const WAYS: [fn(&mut Image) -> Lane; 2] = [|image| Lane::new(image), Lane::unwatched];
+
 #[test]
 fn another_code_object_at_the_same_address_is_another_function() {
-    for layout in layouts() {
+    for (layout, way) in layouts().into_iter().flat_map(|layout| WAYS.map(|way| (layout, way))) {
         let mut image = Image::new(layout);
         let code = image.code("first", 1);
         let frame = image.frame(0, code, 6);
-        let mut lane = Lane::new(&image);
+        let mut lane = way(&mut image);
         assert_eq!(lane.frames(frame, 50), ["first:6"]);
         image.rewrite_code(code, "second", 1);
         assert_eq!(lane.frames(frame, 50), ["second:6"]);
@@ -132,11 +145,11 @@ fn another_code_object_at_the_same_address_is_another_function() {
 
 #[test]
 fn code_made_anew_with_all_its_parts_at_their_old_addresses_is_told_apart() {
-    for layout in layouts() {
+    for (layout, way) in layouts().into_iter().flat_map(|layout| WAYS.map(|way| (layout, way))) {
         let mut image = Image::new(layout);
         let code = image.code("first", 1);
         let frame = image.frame(0, code, 6);
-        let mut lane = Lane::new(&image);
+        let mut lane = way(&mut image);
         assert_eq!(lane.frames(frame, 50), ["first:6"]);
         let word = |offset: u16| {
             // SAFETY: a field of the image's code object.
@@ -145,6 +158,8 @@ fn code_made_anew_with_all_its_parts_at_their_old_addresses_is_told_apart() {
         let mut number = 1000;
         let mut made_anew = |image: &mut Image| {
             number += 1;
+            image.destroy(code);
+            image.set(code, 0, 1u32);
             if let Some(offset) = layout.code_version {
                 image.set(code, offset.into(), number);
             }
@@ -173,20 +188,83 @@ fn code_made_anew_with_all_its_parts_at_their_old_addresses_is_told_apart() {
 }
 
 #[test]
-fn a_function_with_another_number_is_looked_at_again() {
-    let mut image = Image::new(Layout::of_version(0x030b_07f0).unwrap());
-    let code = image.code("first", 1);
-    let frame = image.frame(0, code, 6);
-    let function = image.bytes(&[0; 256]);
-    image.set(frame, 0, function);
-    let mut lane = Lane::new(&image);
-    for number in [0u32, 17, 17, 0, 18] {
-        image.set(function, 128, number);
-        assert_eq!(lane.frames(frame, 50), ["first:6"]);
+fn code_that_differs_in_the_middle_of_its_lines_only_is_told_apart_by_the_death_of_the_old() {
+    for layout in layouts() {
+        let mut image = Image::new(layout);
+        let code = image.code("f", 1);
+        let table = image.bytes(&[0x80; 64]);
+        image.set(code, layout.code_line_table.into(), table);
+        let outer = image.frame(0, code, 6);
+        let inner = image.frame(outer, code, 8);
+        let mut lane = Lane::new(&image);
+        for number in 1..=5u8 {
+            assert_eq!(lane.frames(inner, 50), ["f:8", "f:6"]);
+            assert_eq!(lane.definitions.codes.len(), number.into());
+            image.destroy(code);
+            image.set(code, 0, 1u32);
+            image.set(table, 32 + 24, number);
+            if let Some(offset) = layout.code_version {
+                image.set(code, offset.into(), 1000 + u32::from(number));
+            }
+        }
     }
-    image.rewrite_code(code, "second", 1);
-    image.set(function, 128, 19u32);
-    assert_eq!(lane.frames(frame, 50), ["second:6"]);
+}
+
+#[test]
+fn deaths_at_other_addresses_define_nothing() {
+    for layout in layouts() {
+        let mut image = Image::new(layout);
+        let (f, g) = (image.code("f", 1), image.code("g", 1));
+        let outer = image.frame(0, f, 6);
+        let inner = image.frame(outer, f, 8);
+        let mut lane = Lane::new(&image);
+        let before = lane.capture(inner, 50);
+        for line in 1..1000 {
+            image.rewrite_code(g, "g", line);
+            assert_eq!(lane.capture(inner, 50), before);
+        }
+        assert_eq!((lane.definitions.codes.len(), lane.definitions.nodes.len()), (1, 2));
+    }
+}
+
+#[test]
+fn a_destructor_that_came_and_went_is_not_trusted_to_have_called_ours() {
+    for layout in layouts().into_iter().filter(|layout| layout.code_version.is_none()) {
+        let mut image = Image::new(layout);
+        let code = image.code("first", 1);
+        let frame = image.frame(0, code, 6);
+        let mut lane = Lane::new(&image);
+        let foreign = image.destructor();
+        assert_eq!(lane.frames(frame, 50), ["first:6"]);
+        let ours = image.destructor();
+        assert_ne!(ours, foreign);
+        image.set_destructor(foreign);
+        assert_eq!(lane.frames(frame, 50), ["first:6"]);
+        image.rewrite_code(code, "second", 1);
+        image.set_destructor(ours);
+        assert_eq!(lane.frames(frame, 50), ["second:6"]);
+        image.set_destructor(foreign);
+        image.rewrite_code(code, "third", 1);
+        image.set_destructor(ours);
+        assert_eq!(lane.frames(frame, 50), ["third:6"]);
+        // Nor is ours put in again by lanes that begin later.
+        image.set_destructor(foreign);
+        let mut later = Lane { interpreter: lane.interpreter, ..Lane::new(&image) };
+        assert_eq!(later.frames(frame, 50), ["third:6"]);
+        assert_eq!(image.destructor(), foreign);
+    }
+}
+
+#[test]
+fn numbered_code_has_the_destructor_it_had() {
+    for layout in layouts() {
+        let mut image = Image::new(layout);
+        let own = image.destructor();
+        let code = image.code("f", 1);
+        let frame = image.frame(0, code, 6);
+        Lane::new(&image).capture(frame, 50);
+        assert_eq!(image.destructor() == own, layout.code_version.is_some());
+    }
 }
 
 #[test]
@@ -245,7 +323,7 @@ fn frames_without_sound_code_are_skipped_until_they_have_it() {
         assert_eq!(lane.frames(inner, 50), ["g:4", "f:2"]);
         // Its destructor runs: where that is seen, the frame has no code any more; where code is numbered, it need not
         // be seen, for none of its parts is touched.
-        image.set(g, 0, 0u32);
+        image.destroy(g);
         let dying = lane.frames(inner, 50);
         assert_eq!(dying.len(), if layout.code_version.is_some() { 2 } else { 1 });
         lane.stack.forget();
@@ -339,14 +417,14 @@ fn after_nodes_are_forgotten_none_of_them_is_referred_to_but_code_is() {
 #[test]
 fn the_innermost_frames_are_right_after_any_sequence_of_changes() {
     for (round, layout) in layouts().into_iter().enumerate() {
-        for depth in [1, 5, 40, 1000] {
+        for (depth, way) in [1, 5, 40, 1000].into_iter().flat_map(|depth| WAYS.map(|way| (depth, way))) {
             let mut image = Image::new(layout);
             let mut codes: Vec<(usize, String)> =
                 (0..8).map(|n| (image.code(&format!("f{n}"), n), format!("f{n}"))).collect();
             let mut pool: Vec<usize> = Vec::new();
             // (frame, index of code, instruction)
             let mut stack: Vec<(usize, usize, u32)> = Vec::new();
-            let mut lane = Lane::new(&image);
+            let mut lane = way(&mut image);
             let mut random = 0x9e37_79b9u64 + round as u64 + depth as u64;
             let mut next = |below: usize| {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,8 +1,9 @@
 //! A synthetic interpreter: objects and frames in plain memory, laid out as a [`Layout`] says. For tests.
 use super::interpreter::Interpreter;
 use super::layout::{
-    BYTES_DATA, BYTES_SIZE, FunctionVersion, Layout, OBJECT_TYPE, Position, TEXT_HASH, TEXT_LENGTH, TEXT_STATE,
+    BYTES_DATA, BYTES_SIZE, Layout, OBJECT_TYPE, Position, TEXT_HASH, TEXT_LENGTH, TEXT_STATE, TYPE_DESTRUCTOR,
 };
+use core::ffi::c_void;
 
 /// How a `str` is stored.
 #[derive(Clone, Copy)]
@@ -18,17 +19,41 @@ pub(super) enum Text {
 pub(super) struct Image {
     pub layout: Layout,
     blocks: Vec<Box<[u64]>>,
+    code_type: usize,
 }
 
-const CODE_TYPE: usize = 0x7001_0000;
+type Destructor = unsafe extern "C" fn(*mut c_void);
+
+/// That of code objects, whose memory stays with the image.
+unsafe extern "C" fn leave_as_it_is(_: *mut c_void) {}
 
 impl Image {
     pub(super) fn new(layout: Layout) -> Image {
-        Image { layout, blocks: Vec::new() }
+        let mut image = Image { layout, blocks: Vec::new(), code_type: 0 };
+        image.code_type = image.block(256);
+        image.set_destructor(leave_as_it_is as *const () as usize);
+        image
     }
 
     pub(super) fn interpreter(&self) -> Interpreter {
-        Interpreter::synthetic(self.layout, CODE_TYPE)
+        Interpreter::synthetic(self.layout, self.code_type)
+    }
+
+    /// The destructor in the type of code objects.
+    pub(super) fn destructor(&self) -> usize {
+        // SAFETY: the image's type is larger than that.
+        unsafe { ((self.code_type + TYPE_DESTRUCTOR) as *const usize).read() }
+    }
+
+    pub(super) fn set_destructor(&mut self, destructor: usize) {
+        self.set(self.code_type, TYPE_DESTRUCTOR, destructor);
+    }
+
+    /// Begins to destroy a code object: nobody refers to it, and its destructor is called.
+    pub(super) fn destroy(&mut self, code: usize) {
+        self.set(code, 0, 0u32);
+        // SAFETY: the one of `new`, or one that ends in calling it.
+        unsafe { core::mem::transmute::<usize, Destructor>(self.destructor())(code as *mut c_void) }
     }
 
     fn block(&mut self, bytes: usize) -> usize {
@@ -98,18 +123,23 @@ impl Image {
 
     pub(super) fn code(&mut self, function: &str, first_line: u32) -> usize {
         let code = self.block(512);
-        self.rewrite_code(code, function, first_line);
+        self.make_code(code, function, first_line);
         code
     }
 
-    /// Another code object at the address of one that died.
+    /// Another code object at the address of one that dies.
     pub(super) fn rewrite_code(&mut self, code: usize, function: &str, first_line: u32) {
+        self.destroy(code);
+        self.make_code(code, function, first_line);
+    }
+
+    fn make_code(&mut self, code: usize, function: &str, first_line: u32) {
         let layout = self.layout;
         let (file, function) = (self.text(Text::Ascii, "file.py"), self.text(Text::Ucs4, function));
         let line_table = self.bytes(&first_line.to_le_bytes());
         let number = self.blocks.len() as u32;
         self.set(code, 0, 1u32);
-        self.set(code, OBJECT_TYPE, CODE_TYPE);
+        self.set(code, OBJECT_TYPE, self.code_type);
         self.set(code, layout.code_file.into(), file);
         self.set(code, layout.code_function.into(), function);
         self.set(code, layout.code_line_table.into(), line_table);
@@ -121,9 +151,6 @@ impl Image {
 
     pub(super) fn frame(&mut self, previous: usize, code: usize, instruction: u32) -> usize {
         let frame = self.block(256);
-        if let Some(FunctionVersion { frame_function, .. }) = self.layout.function_version {
-            self.set(frame, frame_function.into(), 0usize);
-        }
         self.set(frame, self.layout.frame_previous.into(), previous);
         self.run(frame, code, instruction);
         frame

@@ -1,5 +1,6 @@
 //! The CPython of this process, if there is one, and the innermost frame of the current thread.
-use super::layout::{FIRST_OWNER_NOT_PYTHON, FunctionVersion, Layout, PUBLISHED_WORDS, Position};
+use super::deaths::{DeathCount, DeathWatch};
+use super::layout::{FIRST_OWNER_NOT_PYTHON, Layout, PUBLISHED_WORDS, Position};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_ulong, c_void};
 use core::mem::MaybeUninit;
@@ -21,6 +22,8 @@ pub(super) struct Interpreter {
     pub layout: Layout,
     /// `&PyCode_Type`: the proof that what a frame calls its code is a code object.
     pub code_type: usize,
+    /// Of code objects that have no numbers.
+    deaths: DeathWatch,
     /// `&_PyRuntime`.
     runtime: usize,
     thread_state: unsafe extern "C" fn() -> *mut c_void,
@@ -164,7 +167,7 @@ fn find(moment: Moment) -> Option<Result<Interpreter, u16>> {
     let Some(layout) = layout else { return Some(Err(version)) };
     // SAFETY: this is the C signature of the function of that name in every CPython.
     let thread_state = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> *mut c_void>(thread_state) };
-    Some(Ok(Interpreter { layout, code_type, runtime, thread_state }))
+    Some(Ok(Interpreter { layout, code_type, deaths: DeathWatch::new(), runtime, thread_state }))
 }
 
 /// Whether the type at `address` was made ready for use, which is done when Python is initialised. A library is in the
@@ -263,21 +266,6 @@ impl Layout {
         unsafe { load(frame, self.frame_previous.into()) }
     }
 
-    /// The number of the function that `frame` runs, in its present state; 0 if it has none, or the version of Python does
-    /// not number them.
-    ///
-    /// # Safety
-    /// `frame` must be a frame of the current thread whose code is live: its function goes first.
-    #[inline(always)]
-    pub(super) unsafe fn function_version_of(&self, frame: usize) -> u32 {
-        let Some(FunctionVersion { frame_function, version }) = self.function_version else { return 0 };
-        // SAFETY: the caller's; a frame keeps its function.
-        unsafe {
-            let function = load::<usize>(frame, frame_function.into());
-            if function != 0 { load::<u32>(function, version.into()) } else { 0 }
-        }
-    }
-
     /// Whether `frame` only marks where C code entered the interpreter.
     ///
     /// # Safety
@@ -293,6 +281,28 @@ impl Layout {
 }
 
 impl Interpreter {
+    /// Begins to count the deaths of code objects, if they have no numbers.
+    ///
+    /// # Safety
+    /// A frame of this interpreter must exist. This library must never be unloaded.
+    #[cold]
+    pub(super) unsafe fn watch_code(&self) {
+        if self.layout.code_version.is_none() {
+            // SAFETY: an interpreter that has frames is initialised.
+            unsafe { self.deaths.begin(self.code_type) };
+        }
+    }
+
+    /// The present moment among deaths of code objects, unknown if they are not counted.
+    #[inline]
+    pub(super) fn now(&self) -> DeathCount {
+        if self.layout.code_version.is_some() {
+            return DeathCount::UNKNOWN;
+        }
+        // SAFETY: types are static, and this one was found in the interpreter.
+        unsafe { self.deaths.now(self.code_type) }
+    }
+
     /// The innermost frame of the current thread, 0 if it runs no Python.
     #[inline]
     pub(super) fn current_frame(&self) -> usize {
@@ -324,7 +334,7 @@ impl Interpreter {
         extern "C" fn no_thread() -> *mut c_void {
             core::ptr::null_mut()
         }
-        Interpreter { layout, code_type, runtime: 0, thread_state: no_thread }
+        Interpreter { layout, code_type, deaths: DeathWatch::new(), runtime: 0, thread_state: no_thread }
     }
 }
 

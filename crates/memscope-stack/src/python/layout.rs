@@ -7,6 +7,7 @@
 /// The innermost bytes every object starts with: count, type, and for the sized ones the size.
 pub(super) const OBJECT_REFERENCES: usize = 0;
 pub(super) const OBJECT_TYPE: usize = 8;
+pub(super) const TYPE_DESTRUCTOR: usize = 48;
 pub(super) const BYTES_SIZE: usize = 16;
 pub(super) const BYTES_DATA: usize = 32;
 pub(super) const TEXT_LENGTH: usize = 16;
@@ -24,14 +25,6 @@ pub(super) enum Position {
     Pointer { code_start: u16 },
 }
 
-/// Where 3.11 keeps the number of a function's present state, which no other function and no other state of it shares. 0 as
-/// long as nobody has called it often.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct FunctionVersion {
-    pub frame_function: u16,
-    pub version: u16,
-}
-
 /// Offsets in bytes. `None` is a field the version does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
@@ -45,7 +38,6 @@ pub(super) struct Layout {
     pub frame_code: u16,
     pub frame_position: u16,
     pub frame_owner: Option<u16>,
-    pub function_version: Option<FunctionVersion>,
     pub position: Position,
     pub code_first_line: u16,
     pub code_file: u16,
@@ -70,7 +62,6 @@ pub(super) const PYTHON_3_9: Layout = Layout {
     frame_code: 32,
     frame_position: 104,
     frame_owner: None,
-    function_version: None,
     position: Position::Bytes,
     code_first_line: 40,
     code_file: 104,
@@ -93,7 +84,6 @@ pub(super) const PYTHON_3_11: Layout = Layout {
     frame_code: 32,
     frame_position: 56,
     frame_owner: None,
-    function_version: Some(FunctionVersion { frame_function: 0, version: 128 }),
     position: Position::Pointer { code_start: 184 },
     code_first_line: 72,
     code_file: 112,
@@ -110,7 +100,6 @@ pub(super) const PYTHON_3_12: Layout = Layout {
     frame_previous: 8,
     frame_code: 0,
     frame_owner: Some(70),
-    function_version: None,
     position: Position::Pointer { code_start: 192 },
     code_first_line: 68,
     code_version: Some(92),
@@ -199,7 +188,6 @@ impl Layout {
             frame_code: field(sections.frame, 2, 8)?,
             frame_position: field(sections.frame, 3, 8)?,
             frame_owner: Some(field(sections.frame, 5, 1)?),
-            function_version: None,
             position,
             code_first_line,
             code_file: field(sections.code, 1, 8)?,

@@ -8,6 +8,7 @@
 //! * [`interpreter`]: finding CPython in this process, and the thread's innermost frame.
 //! * [`frames`]: walking the frames and recognising the part that has not changed.
 //! * [`code`] and [`text`]: which code object a frame runs, told apart even where addresses are reused.
+//! * [`deaths`]: how that is known at no cost where code objects have no numbers.
 //!
 //! # What `instruction` means, for whoever turns it into a line
 //!
@@ -25,6 +26,7 @@
 //! instruction being run; the same entry covers an instruction and its caches, so that no version needs an adjustment.
 //! A table of more than 48 KiB is cut: an `instruction` behind its end has no known line.
 mod code;
+mod deaths;
 mod frames;
 mod interpreter;
 mod layout;

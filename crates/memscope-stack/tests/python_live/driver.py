@@ -7,6 +7,7 @@ import ctypes
 import gc
 import sys
 import threading
+import weakref
 
 REPORT = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 checks = 0
@@ -190,6 +191,95 @@ def short_lived_code(probe):
             gc.collect()
 
 
+def changes_of(code, kind, number):
+    """What tells the code made anew in round `number` from the one before, which may have lain at the same addresses."""
+    table = "co_linetable" if sys.version_info >= (3, 10) else "co_lnotab"
+    lines = bytearray(getattr(code, table))
+    # Long enough to have a middle.
+    lines += bytes(max(0, 40 - len(lines)))
+    lines[len(lines) // 2] ^= number % 64 + 1
+    name = "co_qualname" if sys.version_info >= (3, 11) else "co_name"
+    return (
+        {name: "name_%03d" % number},
+        {"co_filename": "/made/file_%03d.py" % number},
+        {"co_firstlineno": 100 + number},
+        # As long as the others of its kind, and with the same beginning and end.
+        {table: bytes(lines)},
+    )[kind]
+
+
+def code_made_anew(probe):
+    """Code that dies and is made anew without compiling anything, between calls of the same function from the same place."""
+
+    def call(probe, again, others):
+        probe()
+        for _ in range(others):
+            again(probe, again, others - 1)
+        probe()
+        return others
+
+    def count(probe, again, others):
+        for other in range(others):
+            probe()
+            yield other
+            yield from again(probe, again, others - 1)
+        probe()
+
+    def replace_while_running(probe, again, others):
+        # From now on the frame alone has its code.
+        again.__code__ = again.__code__.replace(co_firstlineno=7000 + others)
+        probe()
+        again.__code__ = again.__code__.replace(co_firstlineno=8000 + others)
+        probe()
+        return others
+
+    def plain(probe, again, others):
+        return 0
+
+    def counting(probe, again, others):
+        yield 0
+
+    def run(function, probe, others):
+        result = function(probe, function, others)
+        return result if isinstance(result, int) else sum(result)
+
+    for original, stand_in in ((call, plain), (count, counting), (replace_while_running, plain)):
+        nothing, addresses = stand_in.__code__, []
+        for number in range(240):
+            # Frees the code of the round before.
+            stand_in.__code__ = nothing
+            stand_in.__code__ = original.__code__.replace(**changes_of(original.__code__, number // 60, number))
+            addresses.append(id(stand_in.__code__))
+            # Other depths, so that frames, too, come to old places, and calls of which nobody takes the stack.
+            run(stand_in, probe if number % 5 else int, number // 2 % 3)
+        # Other threads may be given them.
+        if threading.current_thread() is threading.main_thread():
+            assert len(set(addresses)) < len(addresses), "addresses of code do not come back"
+    body = compile("probe()\n" + "x = 1\n" * 20 + "probe()\n", "<body>", "exec")
+    for number in range(100):
+        exec(body.replace(**changes_of(body, number // 25, number)), {"probe": probe})
+
+
+def code_that_dies_with_its_frame(probe):
+    """The last reference to code is that of its frame, and Python runs while the code is destroyed: up to 3.11 the frame is
+    still linked then. What it calls its code cannot be asked for, so that nothing is compared before it is gone."""
+    deaths = []
+
+    def died(_):
+        probe.library.probe_unchanged(probe.depth, 1)
+        deaths.append(1)
+
+    for number in range(100):
+        scope = {"probe": probe}
+        exec("%sdef f():\n    del globals()['f']\n    probe()" % ("\n" * (number % 7)), scope)
+        scope["f"].__code__ = code = scope["f"].__code__.replace(co_filename="/gone/%d.py" % number)
+        reference = weakref.ref(code, died)
+        del code
+        scope["f"]()
+        probe()
+        assert len(deaths) == number + 1 and reference() is None
+
+
 def the_same_code_again_is_defined_once(probe):
     def definitions():
         codes, nodes = ctypes.c_uint32(), ctypes.c_uint32()
@@ -227,6 +317,7 @@ def threads(probe):
                 scenario(probe)
             probe.depth, depth = 1000, probe.depth
             short_lived_code(probe)
+            code_made_anew(probe)
             probe.depth = depth
         except BaseException as error:
             failures.append(error)
@@ -248,6 +339,8 @@ SCENARIOS = (
     through_c,
     traced,
     short_lived_code,
+    code_made_anew,
+    code_that_dies_with_its_frame,
     the_same_code_again_is_defined_once,
     names_beyond_ascii,
     big_function,

@@ -1,0 +1,222 @@
+//! The analyses: what a user asks of a recording or of dump files, and what the report after a run says of its own accord.
+//!
+//! [`ANALYSES`] is the one table of them. Each has a module here that gives the report of `memscope-analysis`, which is
+//! numbers, its names, and is two views of it: lines for a person and JSON for a program. All that are asked for share one
+//! pass over a trace ([`Analysts`]).
+mod decompose;
+mod fluctuation;
+pub mod oom;
+mod reading;
+mod shares;
+
+use std::fmt;
+use std::num::NonZeroU16;
+use std::path::Path;
+
+use memscope_model::{Outcome, TimestampNs, TraceInfo, TraceSink};
+use serde_json::{Value, json};
+
+use crate::keeper::oom_kills::{self, OomKill};
+use crate::settings::Analysis;
+use crate::views::layout::Layout;
+use crate::views::merged::Naming;
+use crate::views::reading::At;
+
+pub use reading::{AnalyzeError, Analyzed, AnalyzedProcess, analyze};
+
+/// The version of the JSON's shape; it grows when something is renamed, moved or left out.
+pub const SCHEMA: u32 = 1;
+
+/// What can be asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    Leaks,
+    Fluctuation,
+    Decompose,
+    Inefficient,
+    Oom,
+}
+
+impl Kind {
+    pub fn row(self) -> &'static Row {
+        ANALYSES.iter().find(|row| row.kind == self).expect("every analysis has a row")
+    }
+
+    pub fn word(self) -> &'static str {
+        self.row().word
+    }
+
+    pub fn from_word(word: &str) -> Option<Kind> {
+        ANALYSES.iter().find(|row| row.word == word).map(|row| row.kind)
+    }
+}
+
+/// One analysis.
+pub struct Row {
+    pub kind: Kind,
+    pub word: &'static str,
+    /// For help texts.
+    pub answers: &'static str,
+    /// Whether the report after a run has it, of what the run was asked for.
+    in_report: fn(&Analysis) -> bool,
+    begin: fn(&Wishes) -> Box<dyn Running>,
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word)
+    }
+}
+
+pub static ANALYSES: [Row; 3] = [
+    Row {
+        kind: Kind::Fluctuation,
+        word: "fluctuation",
+        answers: "how memory goes up and down within steps, what held it at the peak, what pools reserve without using it",
+        // The first sign of a leak.
+        in_report: |analysis| analysis.leaks,
+        begin: fluctuation::begin,
+    },
+    Row {
+        kind: Kind::Decompose,
+        word: "decompose",
+        answers: "what memory is made of, by owner: at the peak, at the end of each step, at any moment",
+        in_report: |analysis| analysis.decompose,
+        begin: decompose::begin,
+    },
+    Row {
+        kind: Kind::Oom,
+        word: "oom",
+        answers: "what was going on when memory ran out",
+        // Always: nobody knows beforehand.
+        in_report: |_| true,
+        begin: oom::begin,
+    },
+];
+
+/// Their words, in the order of the table.
+pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inefficient", "oom"];
+
+/// What the user wants of them beyond their names.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Wishes {
+    /// The moment that is decomposed.
+    pub at: At,
+    /// When the recording at hand began: moments may be told from there.
+    pub recording_start: TimestampNs,
+    /// How much will be told of it.
+    pub detail: Detail,
+    /// Of an out of memory: how many blocks and call sites are listed; `None` if nobody asked.
+    pub oom_listed: Option<NonZeroU16>,
+}
+
+/// An analysis that watches a trace.
+pub trait Running {
+    /// What has to see every event of it.
+    fn sink(&mut self) -> &mut dyn TraceSink;
+
+    /// The trace is over.
+    fn finish(self: Box<Self>, ended: &Ended<'_>, naming: &mut Naming<'_>) -> Result<Box<dyn Report>, Lacking>;
+}
+
+/// What is known when a trace is over.
+#[derive(Clone, Copy)]
+pub struct Ended<'e> {
+    pub info: &'e TraceInfo,
+    pub outcome: &'e Outcome,
+    /// The kernel killed the process for want of memory, as far as can be told.
+    pub oom_kill: Option<OomKill>,
+}
+
+impl<'e> Ended<'e> {
+    /// `path` is where the trace was read from: what the command noted of the run is beside it.
+    pub fn new(info: &'e TraceInfo, outcome: &'e Outcome, path: &Path) -> Ended<'e> {
+        let oom_kill = (info.run_id != 0 && info.exited == Some(false)).then(|| {
+            // A name such as `.` has no parent to read from.
+            let directory = path.canonicalize().ok()?;
+            oom_kills::of_process(directory.parent()?, info.run_id, info.pid, true)
+        });
+        Ended { info, outcome, oom_kill: oom_kill.flatten() }
+    }
+}
+
+/// What came of an analysis: plain data with names, and its two views.
+pub trait Report: fmt::Debug + Send {
+    /// How many things were found that should not be: what `--fail-on` asks for.
+    fn findings(&self) -> u64;
+
+    /// What the document has under the word of the analysis.
+    fn json(&self) -> Value;
+
+    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String>;
+}
+
+/// How much is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Detail {
+    /// After a run, among other things: what the user should know, nothing if there is nothing to know.
+    #[default]
+    Brief,
+    /// It was asked for.
+    Full,
+}
+
+/// What a trace would need for an analysis and does not have, and how to get it: a sentence without a full stop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lacking(pub String);
+
+/// Of a trace without a single block.
+fn no_memory() -> Lacking {
+    Lacking(String::from(
+        "there is no allocation in it; --events=alloc,free records them, and --device which memory they are of",
+    ))
+}
+
+/// What became of one analysis of a trace.
+pub type Conclusion = (Kind, Result<Box<dyn Report>, Lacking>);
+
+/// The analyses that share a pass over a trace.
+pub struct Analysts(Vec<(Kind, Box<dyn Running>)>);
+
+impl Analysts {
+    pub fn new(kinds: &[Kind], wishes: &Wishes) -> Analysts {
+        Analysts(kinds.iter().map(|kind| (*kind, (kind.row().begin)(wishes))).collect())
+    }
+
+    /// Those that belong into the report of a run that was asked for `analysis`.
+    pub fn of_run(analysis: &Analysis, wishes: &Wishes) -> Analysts {
+        let kinds: Vec<Kind> = ANALYSES.iter().filter(|row| (row.in_report)(analysis)).map(|row| row.kind).collect();
+        Analysts::new(&kinds, wishes)
+    }
+
+    pub fn sinks(&mut self) -> impl Iterator<Item = &mut dyn TraceSink> {
+        self.0.iter_mut().map(|(_, running)| running.sink())
+    }
+
+    pub fn finish(self, ended: &Ended<'_>, naming: &mut Naming<'_>) -> Vec<Conclusion> {
+        self.0.into_iter().map(|(kind, running)| (kind, running.finish(ended, naming))).collect()
+    }
+}
+
+/// The document for programs.
+pub fn document(analyzed: &Analyzed) -> String {
+    let processes: Vec<Value> = analyzed
+        .processes
+        .iter()
+        .map(|process| {
+            let mut object = json!({
+                "pid": process.info.pid,
+                "command": process.info.command,
+                "source": process.path.to_string_lossy(),
+            });
+            for (kind, conclusion) in &process.conclusions {
+                match conclusion {
+                    Ok(report) => object[kind.word()] = report.json(),
+                    Err(Lacking(what)) => object["lacking"][kind.word()] = json!(what),
+                }
+            }
+            object
+        })
+        .collect();
+    format!("{:#}\n", json!({ "schema": SCHEMA, "processes": processes }))
+}
