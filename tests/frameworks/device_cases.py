@@ -117,7 +117,7 @@ def usage(site):
     expect_equal("the device where tracing begins", {"free": str(DEVICE_TOTAL - device_used[0]), "total": str(DEVICE_TOTAL)},
                  start.attributes)
     snapshots = [row for row in process.rows(DEVICE) if row.event == "SNAPSHOT"]
-    expect_equal("snapshots", ["half way", "OOM_Snapshot"], [row.name for row in snapshots])
+    expect_equal("snapshots", ["half way", "OOM_Snapshot", "OOM_Snapshot_After"], [row.name for row in snapshots])
     held, peak = report["used"][0] + report["used"][1], report["used"][0] + report["used"][1]
     for row, allocated, everybody in zip(snapshots, (held, 2 * report["used"][1]), device_used):
         expected = {"reserved": allocated, "max_reserved": peak, "allocated": allocated, "max_allocated": peak,

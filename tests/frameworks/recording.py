@@ -43,6 +43,15 @@ def record(stage, output, program, variables=None, devices="npu", options=()):
     return Run(child.returncode, reports, messages, processes, output)
 
 
+def analyze(stage, paths, *words):
+    """What `msmemscope analyze --json` says: its list of processes."""
+    words = [stage / "bin/msmemscope", "analyze", *paths, *words, "--json"]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    if done.returncode:
+        raise Failed(f"{' '.join(map(str, words))}: status {done.returncode}, {done.stderr[-1500:]}")
+    return json.loads(done.stdout)["processes"]
+
+
 Launch = collections.namedtuple("Launch", "event name device base compared difference")
 
 

@@ -5,7 +5,7 @@ import socket
 from collections import namedtuple
 
 from environments import REPOSITORY, torch_npu
-from recording import Failed, expect_equal, record
+from recording import Failed, analyze, expect_equal, record
 
 CURRENT = ("2.7.1", "2.7.1.post11")
 # The last whose pools report under the name "msleaks".
@@ -125,6 +125,44 @@ def ran_out(run):
     return f"refused: {refused}"
 
 
+class OutOfMemoryCase(Case):
+    """Two lines in a row are refused memory, each after the allocator has given back its cache and asked again."""
+
+    def program(self, python):
+        return [python, REPOSITORY / "tests/frameworks/workloads" / self.script]
+
+    def run(self, site):
+        python = torch_npu(*self.versions)
+        variables = self.toolkit(site, python).variables() | self.variables
+        run = record(site.stage, site.output(), self.program(python), variables, self.devices, self.options)
+        expect_equal(f"exit status ({run.messages[-500:]})", 0, run.status)
+        (report,) = run.reports
+        expect_equal("requests that were refused", [True, True, False], report["refused"])
+        of_spool = self.check(site, [run.output], report)
+        expect_equal("out of memory by the files", of_spool, self.check(site, owner(run).files.values(), report))
+        if run.messages.count("OUT OF MEMORY in process") != 2:
+            raise Failed(f"not two reports: {run.messages[-3000:]}")
+        return f"{len(of_spool)} reports: {of_spool}"
+
+    @staticmethod
+    def check(site, paths, report):
+        (process,) = analyze(site.stage, paths, "oom:5")
+        found = []
+        for oom in process["oom"]["ooms"]:
+            pools = {pool["pool"]: pool for pool in oom["pools"]}
+            expect_equal("blocks in use", report["blocks"], pools["PTA"]["blocks"])
+            expect_equal("the pool's idle memory", pools["PTA"]["reserved"] - pools["PTA"]["used"], pools["PTA"]["idle"])
+            if oom["tries"] < 2:
+                raise Failed(f"torch_npu asks again when it has emptied its cache: {oom['tries']} tries")
+            lines = [[frame for frame in frames if "torch_out_of_memory.py" in frame][0].split(": ")[-1]
+                     for frames in (oom["site"]["frames"], pools["PTA"]["sites"][0]["frames"])]
+            found.append((oom["device"], oom["call"], oom["bytes"], *lines, oom["then"]))
+        expect_equal("where memory ran out, and who held it", [("fill", "fill", "refused_again"),
+                                                               ("ask_for_too_much", "fill", "given")],
+                     [oom[3:] for oom in found])
+        return found
+
+
 def named_kernels(run):
     """Each operator is a kernel of its own on the simulated device, launched by torch_npu's own thread."""
     rows = [row for row in owner(run).rows(0) if row.event == "KERNEL_LAUNCH"]
@@ -159,6 +197,11 @@ CURRENT_CASES = [
     Case("torch_npu transformer, expandable segments", CURRENT, "torch_npu_transformer.py",
          {"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"}, extra=memory_by_handle),
     Case("torch_npu out of memory", CURRENT, "torch_npu_oom.py", {"SIM_HBM_BYTES": "256M"}, extra=ran_out),
+    OutOfMemoryCase("torch_npu out of memory, its report", CURRENT, "torch_out_of_memory.py", {"SIM_HBM_BYTES": "256M"},
+                    options=("--call-stack=python,c",)),
+    OutOfMemoryCase("torch_npu out of memory, expandable segments", CURRENT, "torch_out_of_memory.py",
+                    {"SIM_HBM_BYTES": "256M", "PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"},
+                    options=("--call-stack=python,c", "--analysis=oom")),
     Case("torch_npu DDP, two ranks", CURRENT, "torch_npu_ddp.py", ranks=2),
     TorchrunCase("torch_npu torchrun, three ranks", CURRENT, "torchrun_mlp.py", ranks=TORCHRUN_RANKS),
 ]

@@ -16,6 +16,7 @@ mod decomposition;
 mod fluctuation;
 mod held;
 mod holders;
+pub mod leaks;
 mod main_program;
 pub mod oom;
 mod point_in_time;

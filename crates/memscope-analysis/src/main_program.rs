@@ -10,7 +10,10 @@
 //! A main module in which no function is defined is not part of a reference cycle: it goes before that copy is made. For it
 //! there is an earlier sign. The blocks in which the main module was compiled, the last that the thread allocated without a
 //! Python frame before the module's code ran, are freed as soon as that code has ended.
-use memscope_model::{Action, BlockEvent, BlockId, Frame, NodeId, StackId, Stacks};
+//!
+//! Frees of device memory have stacks, so they tell as much as allocations do: those without a Python frame, on the first
+//! thread, are of the interpreter that gives back what modules held. Where no host memory was recorded nothing else shows it.
+use memscope_model::{Action, BlockEvent, BlockId, Frame, NodeId, Pool, StackId, Stacks};
 use rustc_hash::FxHashSet;
 
 /// Follows the first thread of a trace.
@@ -42,8 +45,10 @@ impl MainProgram {
         if event.at.thread != thread || event.synthetic {
             return None;
         }
-        if event.action == Action::Free {
-            return (self.began && self.compiled_in.remove(&event.block.id)).then_some(false);
+        if event.action == Action::Free && event.block.pool == Pool::Host {
+            // Also before: a program without any Python would fill the set with all it ever allocates.
+            let compiled_in = self.compiled_in.remove(&event.block.id);
+            return (self.began && compiled_in).then_some(false);
         }
         let depth = stacks.python_depth();
         let inside = match self.way(event.at.stack, stacks) {
@@ -54,6 +59,7 @@ impl MainProgram {
         };
         match (self.began, inside) {
             (false, true) => self.began = true,
+            (false, false) if event.block.pool != Pool::Host => {}
             (false, false) if stacks.python_node(event.at.stack) == NodeId::NONE => {
                 self.compiled_in.insert(event.block.id);
             }

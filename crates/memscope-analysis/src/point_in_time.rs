@@ -79,6 +79,12 @@ impl Watch {
         }
     }
 
+    /// The moment came and is over, as far as events up to now tell: how often it came.
+    #[inline]
+    pub(crate) fn is_over(&self) -> Option<u64> {
+        (!self.pending && self.taken > 0).then_some(self.taken)
+    }
+
     /// Where what was held is found: `None` if the moment never came.
     pub(crate) fn found(&self) -> Option<Found> {
         match (self.pending, self.taken) {

@@ -171,14 +171,19 @@ fn two_in_a_row_are_two() {
 
 #[test]
 fn a_program_that_is_given_as_much_later_went_on() {
-    let (mut spool, lane) = spool();
-    let other = spool.lane(8);
-    spool.device_alloc(lane, 1, PTA, 0, 0x1000, 100, 0, 1).out_of_memory(lane, 10, DRIVER, 0, 64, 0, 7);
-    // What another thread is given, or the driver gives the allocator, is no answer.
-    spool.device_alloc(other, 11, PTA, 0, 0x2000, 64, 0, 0).device_alloc(lane, 12, DRIVER, 0, 0x9000, 64, 0, 1);
-    spool.device_alloc(lane, 13, PTA, 0, 0x3000, 63, 0, 1).device_alloc(lane, 14, PTA, 0, 0x4000, 64, 0, 1);
-    let found = report(&mut spool);
-    assert_eq!(found.first[0].fate, Fate::Given(EPOCH.later_by(14)));
+    // By the allocator, whatever the driver gives it in pieces, or by the driver.
+    for (by_handle, expected) in [(true, 15), (false, 13)] {
+        let (mut spool, lane) = spool();
+        let other = spool.lane(8);
+        let space = if by_handle { Space::DriverHandle } else { DRIVER };
+        spool.device_alloc(lane, 1, PTA, 0, 0x1000, 100, 0, 1).out_of_memory(lane, 10, space, 0, 64, 0, 7);
+        // What another thread is given is no answer.
+        spool.device_alloc(other, 11, PTA, 0, 0x2000, 64, 0, 0).device_alloc(lane, 12, space, 0, 0x8000, 63, 0, 1);
+        spool.device_alloc(lane, 13, space, 0, 0x9000, 64, 0, 1).device_alloc(lane, 14, PTA, 0, 0x3000, 63, 0, 1);
+        spool.device_alloc(lane, 15, PTA, 0, 0x4000, 64, 0, 1);
+        let found = report(&mut spool);
+        assert_eq!(found.first[0].fate, Fate::Given(EPOCH.later_by(expected)), "by handle: {by_handle}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
+use memscope_session::analyze::leaks::Marks;
 use memscope_session::analyze::{ANALYSES, Kind, Wishes};
 use memscope_session::settings::values::{self, Refused};
 
@@ -36,10 +37,18 @@ pub(crate) struct AnalyzeDraft {
 
 impl AnalyzeDraft {
     pub(crate) fn apply(&mut self, id: OptionId, text: &str) -> Result<(), Refused> {
-        if id == OptionId::FailOn {
-            self.fail_on = kinds(text)?;
+        match id {
+            OptionId::FailOn => self.fail_on = kinds(text)?,
+            OptionId::MstxInfo if text.trim().is_empty() => return Err(refused(text)),
+            OptionId::MstxInfo => self.marks().text = text.to_owned(),
+            OptionId::StartIndex => self.marks().start = text.parse().map_err(|_| refused(text))?,
+            _ => {}
         }
         Ok(())
+    }
+
+    fn marks(&mut self) -> &mut Marks {
+        self.wishes.marks.get_or_insert_default()
     }
 
     /// Words that name an analysis name it, whatever files there are; `./leaks` is a file.
@@ -57,8 +66,16 @@ impl AnalyzeDraft {
                 None => paths.push(PathBuf::from(operand)),
             }
         }
+        // Marks are about leaks.
+        if named.is_empty() && wishes.marks.is_some() {
+            named.push(Kind::Leaks);
+        }
         AnalyzeSettings { paths, named, wishes, json, fail_on: self.fail_on.clone() }
     }
+}
+
+fn refused(item: &str) -> Refused {
+    Refused { item: item.to_owned(), reason: "" }
 }
 
 /// `oom:20`, as in `--analysis`.
@@ -68,6 +85,5 @@ fn listed_at_oom(word: &str) -> Option<NonZeroU16> {
 }
 
 fn kinds(text: &str) -> Result<Vec<Kind>, Refused> {
-    let refused = |item: &str| Refused { item: item.to_owned(), reason: "" };
     text.split([',', '，']).map(|word| Kind::from_word(word.trim()).ok_or_else(|| refused(word))).collect()
 }

@@ -35,6 +35,8 @@ pub enum OptionId {
     Svg,
     Json,
     FailOn,
+    MstxInfo,
+    StartIndex,
     File,
     All,
 }
@@ -376,6 +378,24 @@ pub static VIEW_OPTIONS: &[OptionSpec] = &[
         help: "End with status 1 if one of these finds something, e.g. --fail-on=leaks,oom",
     },
     OptionSpec {
+        id: OptionId::MstxInfo,
+        names: &["mstx-info"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "TEXT",
+            allowed: "the text of marks the program made",
+            offer: Offer::Nothing,
+        }),
+        help: "leaks: what was allocated between two marks of this text and not freed by a third, instead of by steps",
+    },
+    OptionSpec {
+        id: OptionId::StartIndex,
+        names: &["start-index"],
+        shorts: &[],
+        value: Some(ValueSpec { placeholder: "N", allowed: "a whole number from 0 on", offer: Offer::Nothing }),
+        help: "leaks: the first of the three marks, from 0 [default: 0]",
+    },
+    OptionSpec {
         id: OptionId::File,
         names: &["output"],
         shorts: &['o'],
@@ -475,6 +495,8 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
             OptionId::At,
             OptionId::Json,
             OptionId::FailOn,
+            OptionId::MstxInfo,
+            OptionId::StartIndex,
             OptionId::LogLevel,
             OptionId::Verbose,
             OptionId::Quiet,

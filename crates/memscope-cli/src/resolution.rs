@@ -123,6 +123,9 @@ fn sub_command(
         if let Some(missing) = settings.paths.iter().find(|path| !path.exists()) {
             return Err(wrong(format!("{} does not exist", quoted(missing))));
         }
+        if settings.wishes.marks.as_ref().is_some_and(|marks| marks.text.is_empty()) {
+            return Err(wrong(String::from("--start-index counts the marks of a text: give it with --mstx-info=TEXT")));
+        }
         return Ok(Intent::Analyze(settings));
     }
     let second = operands.get(1).cloned();
@@ -276,7 +279,7 @@ impl Draft {
             | OptionId::Chart
             | OptionId::Svg
             | OptionId::Json => self.view.apply(id, text)?,
-            OptionId::FailOn => self.analyze.apply(id, text)?,
+            OptionId::FailOn | OptionId::MstxInfo | OptionId::StartIndex => self.analyze.apply(id, text)?,
         }
         Ok(())
     }

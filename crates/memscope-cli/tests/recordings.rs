@@ -92,8 +92,8 @@ fn refused_memory_is_told_with_its_call_site_and_not_more_often_than_needed() {
             "OUT OF MEMORY in process 31: npu 2 refused 1.0 GiB after 2.500 s (halMemAlloc, 5 tries)",
             "asked for by train.py: Net.forward",
             "the same thread was given no memory there any more",
-            "npu 2 HAL: 20.0 MiB in use in 1 block",
             "npu 2 PTA: 3.0 MiB in use in 1 block, 10.0 MiB reserved, 7.0 MiB of it handed out to nobody",
+            "npu 2 HAL: 20.0 MiB in use in 1 block",
             "3.0 MiB 100.0%       1 block  train.py: Net.forward",
         ],
         "{text}"

@@ -171,10 +171,10 @@ impl OomWatch {
     fn answer(&mut self, event: &BlockEvent) {
         let who = (event.at.thread, event.block.device);
         let Some(waiting) = self.waiting.get(&who).copied() else { return };
-        if !self.is_answer(waiting.request, event.block.pool) {
+        let is_granted = event.block.size >= waiting.request.size;
+        if !self.is_answer(waiting.request, event.block.pool, is_granted) {
             return;
         }
-        let is_granted = event.block.size >= waiting.request.size;
         if let Some(oom) = self.told_mut(waiting.oom) {
             oom.fate = if is_granted { Fate::Given(event.at.time) } else { Fate::GivenLess };
         }
@@ -185,12 +185,15 @@ impl OomWatch {
         }
     }
 
-    /// Whether a block of that pool is what the request was about. An allocator above the driver may be given pieces by it
-    /// and give them back: the program has something only when the allocator hands it out.
-    fn is_answer(&self, request: Request, pool: Pool) -> bool {
+    /// Whether a block of that pool is an answer to the request. An allocator above the driver may be given pieces by it and
+    /// give them back: the program has something only when the allocator hands it out, or the driver what it had refused.
+    fn is_answer(&self, request: Request, pool: Pool, is_granted: bool) -> bool {
+        let has_allocator = || self.pools.iter().any(|known| known.device == request.device && known.pool != Pool::Hal);
         match (request.call, pool) {
             (RefusedCall::Host(_), pool) => pool == Pool::Host,
-            (_, Pool::Hal) => !self.pools.iter().any(|known| known.device == request.device && known.pool != Pool::Hal),
+            (RefusedCall::MemAlloc, Pool::Hal) => is_granted || !has_allocator(),
+            // Handles all have one size, and many of them are one request.
+            (_, Pool::Hal) => !has_allocator(),
             (_, pool) => pool != Pool::Host,
         }
     }

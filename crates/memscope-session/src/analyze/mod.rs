@@ -5,6 +5,7 @@
 //! pass over a trace ([`Analysts`]).
 mod decompose;
 mod fluctuation;
+pub mod leaks;
 pub mod oom;
 mod reading;
 mod shares;
@@ -68,7 +69,14 @@ impl fmt::Debug for Row {
     }
 }
 
-pub static ANALYSES: [Row; 3] = [
+pub static ANALYSES: [Row; 4] = [
+    Row {
+        kind: Kind::Leaks,
+        word: "leaks",
+        answers: "what is not given back, and whether it grows",
+        in_report: |analysis| analysis.leaks,
+        begin: leaks::begin,
+    },
     Row {
         kind: Kind::Fluctuation,
         word: "fluctuation",
@@ -100,6 +108,8 @@ pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inef
 /// What the user wants of them beyond their names.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Wishes {
+    /// Leaks between these, instead of by steps.
+    pub marks: Option<leaks::Marks>,
     /// The moment that is decomposed.
     pub at: At,
     /// When the recording at hand began: moments may be told from there.

@@ -15,7 +15,7 @@ use jiff::Zoned;
 use memscope_analysis::{Aligned, Alignment, Launch, LaunchKind, Levels};
 use memscope_dump::rows::{Event, NOT_APPLICABLE};
 use memscope_dump::{ComparisonRow, ExportError, write_comparison};
-use memscope_model::{Device, ModelError};
+use memscope_model::{Device, ModelError, NameId};
 use rustc_hash::FxHashMap;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub fn compare(wishes: &CompareWishes, progress: &mut (dyn FnMut(f64) + Send)) -
     let mut report = ComparisonReport { pairs: Vec::new(), left_over: pairing.left_over };
     for mut pair in pairing.pairs {
         let (base, compared) = (std::mem::take(&mut pair.base.launches), std::mem::take(&mut pair.compared.launches));
-        let paired = PairedLaunches::of(&pair.names, pair.base.device, base, compared);
+        let paired = PairedLaunches::of(&pair.processes, pair.base.device, base, compared);
         report.pairs.push(report_of(&pair, &paired, levels));
         pairs.push(paired);
     }
@@ -106,11 +106,11 @@ pub fn compare(wishes: &CompareWishes, progress: &mut (dyn FnMut(f64) + Send)) -
 }
 
 impl PairedLaunches {
-    fn of(names: &(Process, Process), device: Device, base: Vec<Launch>, compared: Vec<Launch>) -> PairedLaunches {
+    fn of(processes: &(Process, Process), device: Device, base: Vec<Launch>, compared: Vec<Launch>) -> PairedLaunches {
         let mut known: FxHashMap<(LaunchKind, String), u32> = FxHashMap::default();
         let mut symbols_of = |launches: &[Launch], process: &Process| -> Vec<u32> {
-            // A name has the same number all along.
-            let mut numbers: FxHashMap<(LaunchKind, Option<memscope_model::NameId>), u32> = FxHashMap::default();
+            // Spelled once, however often it is launched.
+            let mut numbers: FxHashMap<(LaunchKind, Option<NameId>), u32> = FxHashMap::default();
             let number = |launch: &Launch| {
                 *numbers.entry((launch.kind, launch.name)).or_insert_with(|| {
                     let name =
@@ -121,7 +121,7 @@ impl PairedLaunches {
             };
             launches.iter().map(number).collect()
         };
-        let symbols = (symbols_of(&base, &names.0), symbols_of(&compared, &names.1));
+        let symbols = (symbols_of(&base, &processes.0), symbols_of(&compared, &processes.1));
         let mut names: Vec<((LaunchKind, String), u32)> = known.into_iter().collect();
         names.sort_unstable_by_key(|(_, number)| *number);
         let names = names.into_iter().map(|(name, _)| name).collect();

@@ -5,7 +5,7 @@ use memscope_model::Device;
 
 /// A device of a process of the base, and what it is compared with.
 pub(super) struct Pair {
-    pub(super) names: (Process, Process),
+    pub(super) processes: (Process, Process),
     pub(super) base: DeviceSide,
     pub(super) compared: DeviceSide,
 }
@@ -41,7 +41,7 @@ pub(super) fn pair(base: Vec<ProcessSide>, compared: Vec<ProcessSide>) -> Pairin
         base_left.extend(base.iter().map(|side| Subject::of(&base_process, side.device)));
         compared_left.extend(compared.iter().map(|side| Subject::of(&compared_process, side.device)));
         pairing.pairs.extend(pairs.into_iter().map(|(base, compared)| Pair {
-            names: (base_process.clone(), compared_process.clone()),
+            processes: (base_process.clone(), compared_process.clone()),
             base,
             compared,
         }));

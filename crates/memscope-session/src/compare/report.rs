@@ -213,8 +213,8 @@ pub(super) fn report_of(pair: &Pair, paired: &PairedLaunches, levels: Levels) ->
         });
     }
     PairReport {
-        base: Subject::of(&pair.names.0, pair.base.device),
-        compared: Subject::of(&pair.names.1, pair.compared.device),
+        base: Subject::of(&pair.processes.0, pair.base.device),
+        compared: Subject::of(&pair.processes.1, pair.compared.device),
         bytes: Bytes::new(pair.base.change, pair.compared.change),
         operators: levels.operators.then_some(operators),
         kernels: levels.kernels.then_some(kernels),

@@ -304,7 +304,7 @@ mod tests {
     use super::super::profile::tests::profile;
     use super::super::reading::At;
     use super::*;
-    use memscope_model::{Device, Pool, TimestampNs, TraceInfo};
+    use memscope_model::{Device, Pool, TraceInfo};
     use proptest::prelude::*;
 
     fn view(stacks: &[(&[&str], u64, u64)]) -> View {

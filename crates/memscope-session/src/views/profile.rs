@@ -129,7 +129,7 @@ fn is_own(frames: &[FrameId], at: usize, names: &Names) -> bool {
 }
 
 /// The frames of a site, what was called to get the memory, and whether none of it is the user's own.
-fn site_of(frames: &[FrameId], names: &Names) -> (Vec<FrameId>, Option<FrameId>, bool) {
+pub(crate) fn site_of(frames: &[FrameId], names: &Names) -> (Vec<FrameId>, Option<FrameId>, bool) {
     let role = |frame: &FrameId| names.function_of(*frame).role;
     let Some(leaf) = attributed(frames, names) else { return (Vec::new(), None, true) };
     let own = (0..frames.len()).rev().find(|at| is_own(frames, *at, names));

@@ -4,6 +4,7 @@ use crate::keeper::oom_kills::Certainty;
 use crate::report::quantity::{bytes, count, counted};
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::rows::share;
+use memscope_model::Pool;
 
 /// How many are told after a run that was not asked for them, and how many of their call sites.
 const BRIEF_OOMS: usize = 3;
@@ -117,12 +118,14 @@ fn of_kill(killed: &NamedKill, pid: u32, layout: &Layout, detail: Detail) -> Vec
 }
 
 fn of_pools(pools: &[NamedPool], of: &str, layout: &Layout, detail: Detail) -> Vec<String> {
-    let pools: Vec<&NamedPool> = pools.iter().filter(|pool| pool.blocks > 0 || pool.reserved > Some(0)).collect();
+    let mut pools: Vec<&NamedPool> = pools.iter().filter(|pool| pool.blocks > 0 || pool.reserved > Some(0)).collect();
+    // A framework's pool says more than the driver's memory that it is made of: whose block made the pool grow is chance.
+    pools.sort_by_key(|pool| pool.pool == Pool::Hal.name());
     let mut lines: Vec<String> = pools.iter().map(|pool| format!("  {}", state(pool, of))).collect();
     match detail {
-        // A framework's pool says more than the driver's memory that it is made of.
         Detail::Brief => {
-            let telling = pools.iter().filter(|pool| pool.used > 0).max_by_key(|pool| (pool.pool != "HAL", pool.used));
+            let is_made_of = |pool: &NamedPool| pool.pool == Pool::Hal.name();
+            let telling = pools.iter().filter(|pool| pool.used > 0).max_by_key(|pool| (!is_made_of(pool), pool.used));
             if let Some(pool) = telling {
                 lines.extend(holders(&pool.sites, pool.used, BRIEF_SITES, layout));
             }

@@ -1,0 +1,242 @@
+//! The sink.
+use super::operators::Operators;
+use super::report::{Builder, LeakReport, SourceKey};
+use super::row::LiveRow;
+use super::run::{Moments, Turn};
+use crate::point_in_time::{PointInTime, Watch};
+use memscope_model::{
+    Action, Block, BlockEvent, Device, Moment, NameId, Outcome, Pool, Selection, State, Steps, TimestampNs, TraceEvent,
+    TraceSink,
+};
+use rustc_hash::FxHashMap;
+use std::ops::ControlFlow;
+
+/// Watches a trace for leaks.
+#[derive(Clone, Debug)]
+pub struct LeakSearch {
+    sources: Vec<SourceTally>,
+    ids: FxHashMap<SourceKey, usize>,
+    /// The source of the newest event: often that of the next, too.
+    newest: Option<(SourceKey, usize)>,
+    peaks: Vec<((Device, Pool), u64)>,
+    moments: Moments,
+    operators: Operators,
+    chosen: ChosenTime,
+    main: Watch,
+    /// When main returned, as far as is known yet.
+    main_returned: Option<MainReturned>,
+}
+
+/// What one source holds.
+#[derive(Clone, Debug)]
+pub(super) struct SourceTally {
+    pub(super) key: SourceKey,
+    live: u64,
+    /// The row knows so many moments.
+    told: u32,
+    pub(super) row: LiveRow,
+}
+
+/// What must be known of the time after main returned.
+#[derive(Clone, Debug)]
+struct MainReturned {
+    /// Which coming of the moment it is.
+    coming: u64,
+    /// The first event after it.
+    event: u64,
+    time: TimestampNs,
+    /// Blocks that were alive then and have been freed since.
+    freed: Vec<(Block, Option<NameId>)>,
+}
+
+impl Default for LeakSearch {
+    fn default() -> LeakSearch {
+        LeakSearch {
+            sources: Vec::new(),
+            ids: FxHashMap::default(),
+            newest: None,
+            peaks: Vec::new(),
+            moments: Moments::default(),
+            operators: Operators::default(),
+            chosen: ChosenTime::default(),
+            main: Watch::new(PointInTime::MainReturned),
+            main_returned: None,
+        }
+    }
+}
+
+impl TraceSink for LeakSearch {
+    fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
+        match event {
+            TraceEvent::Memory(event) => {
+                self.pass(&event.at, state.steps);
+                self.chosen.see(event);
+                // Without Python stacks it does not show.
+                if state.stacks.python_depth() > 0 {
+                    self.watch_main(event, state);
+                }
+                self.feed(event);
+            }
+            TraceEvent::Note(note) => {
+                self.pass(&note.at, state.steps);
+                self.operators.see(note);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl LeakSearch {
+    pub fn new() -> LeakSearch {
+        LeakSearch::default()
+    }
+
+    /// The trace is over.
+    pub fn finish(mut self, outcome: &Outcome) -> LeakReport {
+        // A step that the last event ended.
+        self.pass(&Moment { event: u64::MAX, time: outcome.last_time, ..Moment::default() }, &outcome.steps);
+        for source in &mut self.sources {
+            source.catch_up(&self.moments);
+        }
+        let LeakSearch { sources, ids, peaks, moments, operators, chosen, main_returned, .. } = self;
+        let end = main_returned.as_ref().map(|main| main.time);
+        let mut builder = Builder::new(sources, ids, peaks, moments, chosen, end);
+        let last = main_returned.as_ref().map_or(u64::MAX, |main| main.event);
+        for block in outcome.live_blocks().filter(|block| block.made.event < last) {
+            builder.survived(block, operators.of(block.id));
+        }
+        for (block, operator) in main_returned.iter().flat_map(|main| &main.freed) {
+            builder.survived(block, *operator);
+        }
+        builder.report()
+    }
+
+    /// Moments that are over before this one.
+    #[inline]
+    fn pass(&mut self, at: &Moment, steps: &Steps) {
+        while let Some(turn) = self.moments.see(at.event, at.time, steps) {
+            self.turn(turn);
+        }
+    }
+
+    #[cold]
+    fn turn(&mut self, turn: Turn) {
+        match turn {
+            Turn::Anew => {
+                for source in &mut self.sources {
+                    (source.row, source.told) = (LiveRow::default(), 0);
+                }
+            }
+            Turn::Passed(moments) => {
+                while self.moments.scale.is_full(moments) {
+                    // Rows are told of the moments before by the old scale.
+                    for source in &mut self.sources {
+                        source.catch_up(&self.moments);
+                        source.row.join();
+                    }
+                    self.moments.scale.widen();
+                }
+                self.moments.passed = moments;
+            }
+        }
+    }
+
+    fn watch_main(&mut self, event: &BlockEvent, state: &State<'_>) {
+        self.main.see(event, state);
+        let coming = self.main.is_over();
+        if self.main_returned.as_ref().map(|main| main.coming) != coming {
+            self.main_returned = coming.map(|coming| MainReturned {
+                coming,
+                event: event.at.event,
+                time: event.at.time,
+                freed: Vec::new(),
+            });
+        }
+    }
+
+    fn feed(&mut self, event: &BlockEvent) {
+        let block = &event.block;
+        match event.action {
+            Action::Malloc => {
+                self.operators.made(block.id, block.device, event.at.thread);
+                self.note_peak(block.device, block.pool, event.used);
+                let source = self.changing(SourceKey::of(block));
+                source.live = source.live.saturating_add(block.size);
+            }
+            Action::Free if event.matched => {
+                let operator = self.operators.freed(block.id);
+                if let Some(main) = self.main_returned.as_mut().filter(|main| block.made.event < main.event) {
+                    main.freed.push((*block, operator));
+                }
+                let source = self.changing(SourceKey::of(block));
+                source.live = source.live.saturating_sub(block.size);
+            }
+            Action::Free => {}
+        }
+    }
+
+    #[inline]
+    fn note_peak(&mut self, device: Device, pool: Pool, used: u64) {
+        match self.peaks.iter_mut().find(|(of, _)| *of == (device, pool)) {
+            Some((_, peak)) => *peak = used.max(*peak),
+            None => self.peaks.push(((device, pool), used)),
+        }
+    }
+
+    /// A source that is about to change.
+    #[inline]
+    fn changing(&mut self, key: SourceKey) -> &mut SourceTally {
+        let index = match self.newest {
+            Some((newest, index)) if newest == key => index,
+            _ => {
+                let sources = &mut self.sources;
+                let index = *self.ids.entry(key).or_insert_with(|| {
+                    sources.push(SourceTally { key, live: 0, told: 0, row: LiveRow::default() });
+                    sources.len() - 1
+                });
+                self.newest = Some((key, index));
+                index
+            }
+        };
+        let source = &mut self.sources[index];
+        source.catch_up(&self.moments);
+        source
+    }
+}
+
+impl SourceTally {
+    /// Nothing changed since the row was told last.
+    #[inline]
+    fn catch_up(&mut self, moments: &Moments) {
+        if self.told < moments.passed {
+            self.row.hold(self.told, moments.passed, self.live, moments.scale);
+            self.told = moments.passed;
+        }
+    }
+}
+
+/// The time the user chose to see, from event to event.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChosenTime {
+    /// First event, and the first that is not of it any more.
+    spans: Vec<(u64, u64)>,
+}
+
+impl ChosenTime {
+    #[inline]
+    fn see(&mut self, event: &BlockEvent) {
+        let is_chosen = event.selection == Selection::Chosen;
+        let is_open = self.spans.last().is_some_and(|(_, end)| *end == u64::MAX);
+        match (is_chosen, is_open) {
+            (true, false) => self.spans.push((event.at.event, u64::MAX)),
+            (false, true) => self.spans.iter_mut().next_back().into_iter().for_each(|span| span.1 = event.at.event),
+            _ => {}
+        }
+    }
+
+    pub(super) fn contains(&self, event: u64) -> bool {
+        let after = self.spans.partition_point(|(first, _)| *first <= event);
+        after.checked_sub(1).is_some_and(|at| event < self.spans[at].1)
+    }
+}
