@@ -1,10 +1,15 @@
 """The recorder, brought into a process that runs: nothing is missed, and nothing breaks."""
 
 import os
+import subprocess
+import sys
+import sysconfig
 import unittest
 
-from recorded import RecordedCase
+import msmemscope
+from recorded import PROGRAMS, RecordedCase
 
+LIBPYTHON = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "-")
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 
 WATCH = """
@@ -117,6 +122,30 @@ msmemscope.stop()
             """
         )
         self.assertEqual(ended.out.strip(), "1010")
+
+    @unittest.skipUnless(os.path.exists(LIBPYTHON) and ".so" in LIBPYTHON, "this Python is not a library")
+    def test_a_program_that_defines_the_allocator_keeps_it_and_is_told(self) -> None:
+        program = os.path.join(self.directory, "own_allocator")
+        source = os.path.join(PROGRAMS, "own_allocator.c")
+        subprocess.run(["cc", "-O1", "-fno-builtin", "-rdynamic", "-o", program, source, "-ldl"], check=True)
+        ended = self.run_program(
+            """
+            import msmemscope
+            msmemscope.config(device="cpu", output=output)
+            before = [bytearray(size) for size in range(2000)]
+            msmemscope.start()
+            del before
+            import decimal, sqlite3
+            after = [bytearray(size) for size in range(2000)]
+            msmemscope.stop()
+            print("whole")
+            """,
+            command=[program, LIBPYTHON],
+            PYTHONHOME=sys.base_prefix,
+            PYTHONPATH=os.path.dirname(os.path.dirname(msmemscope.__file__)),
+        )
+        self.assertEqual(ended.out.strip(), "whole")
+        self.assertIn("the program has an allocator of its own", ended.errors)
 
     @unittest.skipUnless(os.path.exists(JEMALLOC), "jemalloc is not there")
     def test_a_preloaded_allocator_stays_the_allocator(self) -> None:

@@ -38,10 +38,14 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 unsafe fn attach() -> Attachment {
     let mut attachment = Attachment::NOTHING;
     let Some(recorder) = loader::loaded(RECORDER) else { return attachment };
-    let libraries = [recorder, loader::loaded(HOST).unwrap_or(recorder)];
-    let late = libraries.get(..if libraries[0] == libraries[1] { 1 } else { 2 }).unwrap_or_default();
     // SAFETY: the caller's, here and below.
     unsafe {
+        // Nobody comes before the program itself: its own allocator would get blocks that are not its own.
+        let own_allocator = Object::program().is_some_and(|program| program.find(c"malloc").is_some());
+        let host = loader::loaded(HOST);
+        attachment.has_own_allocator = u32::from(own_allocator && host.is_some());
+        let both = [recorder, host.unwrap_or(recorder)];
+        let late = if host.is_some() && !own_allocator { &both[..] } else { core::slice::from_ref(&recorder) };
         attachment.is_in_scope = u32::from(loader::bring_forward(late));
         let functions = Functions::of(late);
         find_originals(late);

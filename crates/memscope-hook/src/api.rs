@@ -90,8 +90,11 @@ pub struct Attachment {
     /// References of what was loaded that lead to the recording libraries now, and those that could not be changed.
     pub replaced: u32,
     pub refused: u32,
+    /// Whether host memory is left alone because the program itself defines the allocator.
+    pub has_own_allocator: u32,
 }
 
 impl Attachment {
-    pub const NOTHING: Attachment = Attachment { is_in_scope: 0, is_proven: 0, replaced: 0, refused: 0 };
+    pub const NOTHING: Attachment =
+        Attachment { is_in_scope: 0, is_proven: 0, replaced: 0, refused: 0, has_own_allocator: 0 };
 }

@@ -135,6 +135,11 @@ fn tell(api: &Api, text: &[u8]) -> u32 {
 
 /// Where the loader of this C library is not as we know it.
 fn what_may_be_missing(attachment: &Attachment, host: bool) -> Option<String> {
+    if attachment.has_own_allocator != 0 {
+        return Some(String::from(
+            "host memory is not recorded: the program has an allocator of its own, which no library can stand in front of",
+        ));
+    }
     let what = if host { "memory allocated by" } else { "device memory allocated through" };
     if attachment.is_in_scope == 0 || attachment.is_proven == 0 {
         return Some(format!(
