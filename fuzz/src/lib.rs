@@ -2,8 +2,8 @@
 use memscope_dump::{Brand, DumpEvents, ExportOptions, Exported, Format, Room, export_process};
 use memscope_format::layout::{PROCESS_HEADER_SIZE, PROCESS_MAGIC, VERSION, WINDOW_SIZE};
 use memscope_model::{Process, Status};
-use memscope_testkit::{AccessMode, Phase, Space, SpoolBuilder, TaskLogLine, TensorOwner};
 use memscope_symbols::Symbolizer;
+use memscope_testkit::{AccessMode, Phase, Space, SpoolBuilder, TaskLogLine, TensorOwner};
 use std::path::Path;
 
 /// A process header that gets a reader past the first checks.
@@ -37,9 +37,13 @@ pub fn sound_recording(directory: &Path) {
             spool.heap(lane, ticks, Space::Atb, 0, address, 4096).region(lane, ticks, Space::Atb, 0, address, 512);
             spool.operator_start(lane, ticks, number, 0, (address, 512), "0_1/7_Add", "Add", 0);
             spool.access(lane, ticks, AccessMode::Write, TensorOwner::AtbOperator, 0, (address + 8, 24), &[2, 3]);
-            spool.kernel(lane, ticks, Phase::Start, 0, "0_1/7_Add/0_AddKernel/before").operator_end(lane, ticks, number);
+            spool
+                .kernel(lane, ticks, Phase::Start, 0, "0_1/7_Add/0_AddKernel/before")
+                .operator_end(lane, ticks, number);
             spool.aten_name(lane, 0, "aten::add").aten_start(lane, ticks, number, 0, 0, 0);
-            spool.aten_access(lane, ticks, AccessMode::Read, 0, 0, (address + 16, 8), address, &[2]).aten_end(lane, ticks, number);
+            spool
+                .aten_access(lane, ticks, AccessMode::Read, 0, 0, (address + 16, 8), address, &[2])
+                .aten_end(lane, ticks, number);
             spool.heap_end(lane, ticks, Space::Atb, address);
         }
         if number % 25 == 0 {
@@ -72,6 +76,7 @@ pub fn export(directory: &Path, format: Format) -> Option<Exported> {
         cancel: None,
         symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
         usage: None,
+        annotations: None,
     };
     export_process(&mut process, directory, options, &mut []).ok()
 }

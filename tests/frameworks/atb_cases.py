@@ -15,6 +15,8 @@ DEVICE = 1
 TENSORS = {"left": (1, 0x0), "right": (1, 0x400), "sum": (1, 0x800)}
 INTERMEDIATE = (3, 0x400)
 WORKSPACE_BYTES, HEAP_BYTES, TENSOR_BYTES = 1536, 8192, 24
+# The block that waste() holds for nothing.
+LARGE_BYTES = 8192
 
 EVERYTHING = ("--level=op,kernel", "--events=alloc,free,launch,access")
 
@@ -234,6 +236,33 @@ def without_tensors(site, abi):
     return f"{expect_rows('without tensors of kernels', expected.model(kernel_accesses=False), told)} rows"
 
 
+def memory_held_for_nothing(site, abi):
+    """As waste() of model.cpp does it: in the rows, in the report after the run, and found again in recording and file."""
+    model = Model(site, abi)
+    under = model.watched(model.linked("waste"), "--analysis=inefficient", EVERYTHING[1], "--call-stack=c")
+    wasted = int(under.reports[0]["wasted"], 16)
+    (process,) = under.processes
+    rows = [row for row in process.rows(DEVICE) if row.event == "MALLOC" and "inefficient_type" in row.cells["Attr"]]
+    expect_equal("blocks that are held for nothing", [pointer(wasted)], [row.address for row in rows])
+    kinds = "inefficient_type:early_allocation,late_deallocation,temporary_idleness"
+    if kinds not in rows[0].cells["Attr"]:
+        raise Failed(f"not {kinds}: {rows[0].cells['Attr']}")
+    if "inefficient memory: 3 findings in 3,005 operators" not in under.messages or "waste" not in under.messages:
+        raise Failed(f"the report does not say so: {under.messages}")
+    reports = []
+    for source in (under.output, process.files[str(DEVICE)]):
+        words = [site.stage / "bin/msmemscope", "analyze", source, "inefficient", "--json"]
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+        (found,) = json.loads(done.stdout)["processes"]
+        reports.append([(one["type"], one["byte_operators"], one["worst"]["operators"])
+                        for one in found["inefficient"]["inefficient"]])
+    size = LARGE_BYTES
+    expected = [("temporary_idleness", 3001 * size, 3001), ("late_deallocation", size, 1), ("early_allocation", size, 1)]
+    expect_equal("findings in the recording", sorted(expected), sorted(reports[0]))
+    expect_equal("findings in the file", reports[0], reports[1])
+    return f"{len(expected)} findings"
+
+
 def compared_with_itself(site, abi):
     """Two runs of the same model take the same memory, operator by operator."""
     model = Model(site, abi)
@@ -252,6 +281,7 @@ CHECKS = {
     "only what was asked for": only_what_was_asked_for,
     "two runs, compared": compared_with_itself,
     "tensors that are really saved": tensors_are_still_saved,
+    "memory held for nothing": memory_held_for_nothing,
     "whose operators have no name to ask for": without_texts,
     "whose kernels have no tensors to ask for": without_tensors,
 }

@@ -24,8 +24,11 @@ fn leaks(path: &Path) -> serde_json::Value {
     processes[0]["leaks"].take()
 }
 
-/// Verdict, bytes, blocks, first and last step of the call sites in functions of these names.
-fn verdicts(leaks: &serde_json::Value, functions: &[&str]) -> Vec<(String, String, u64, u64, u64, u64)> {
+/// Function, verdict, bytes, blocks, first and last step.
+type Row = (String, String, u64, u64, u64, u64);
+
+/// The call sites in functions of these names.
+fn verdicts(leaks: &serde_json::Value, functions: &[&str]) -> Vec<Row> {
     let number = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
     let told = |leak: &serde_json::Value| {
         let site = leak["site"].as_str()?;
@@ -42,7 +45,7 @@ fn verdicts(leaks: &serde_json::Value, functions: &[&str]) -> Vec<(String, Strin
     leaks["leaks"].as_array().unwrap().iter().filter_map(told).collect()
 }
 
-fn expected(rows: &[(&str, &str, u64, u64, u64, u64)]) -> Vec<(String, String, u64, u64, u64, u64)> {
+fn expected(rows: &[(&str, &str, u64, u64, u64, u64)]) -> Vec<Row> {
     let owned =
         |row: &(&str, &str, u64, u64, u64, u64)| (row.0.to_owned(), row.1.to_owned(), row.2, row.3, row.4, row.5);
     rows.iter().map(owned).collect()

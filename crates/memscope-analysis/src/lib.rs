@@ -16,6 +16,7 @@ mod decomposition;
 mod fluctuation;
 mod held;
 mod holders;
+mod inefficient;
 pub mod leaks;
 mod main_program;
 pub mod oom;
@@ -32,5 +33,8 @@ pub use decomposition::{
 pub use fluctuation::{Basis, Bin, Fluctuation, FluctuationReport, Gap, Gaps, Peak, PoolFluctuation, Reserve, StepUse};
 pub use held::Held;
 pub use holders::{Holder, Making, OwnerShare};
+pub use inefficient::{
+    Inefficiency, InefficiencyReport, InefficiencySettings, InefficiencyTally, InefficientPool, WorstBlock,
+};
 pub use point_in_time::PointInTime;
 pub use usage::{Holdings, PoolTally, StackUsage, UsageTally};

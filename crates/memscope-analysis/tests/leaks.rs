@@ -37,7 +37,10 @@ fn only(report: &LeakReport) -> SourcesTogether {
     report.together(&[source])
 }
 
-fn judged(report: &LeakReport) -> Vec<(StackId, Verdict, u64, u64, (u32, u32))> {
+/// Stack, verdict, bytes, blocks, first and last step.
+type Judged = (StackId, Verdict, u64, u64, (u32, u32));
+
+fn judged(report: &LeakReport) -> Vec<Judged> {
     let told = |source: &LeakSource| {
         let together = report.together(&[source]);
         (source.stack, together.verdict, together.bytes, together.blocks, (together.first, together.last))

@@ -17,6 +17,8 @@ pub struct AnalyzeSettings {
     pub wishes: Wishes,
     pub json: bool,
     pub fail_on: Vec<Kind>,
+    /// What is found is added to the files.
+    pub write: bool,
 }
 
 impl AnalyzeSettings {
@@ -33,15 +35,21 @@ impl AnalyzeSettings {
 pub(crate) struct AnalyzeDraft {
     wishes: Wishes,
     fail_on: Vec<Kind>,
+    write: bool,
 }
 
 impl AnalyzeDraft {
     pub(crate) fn apply(&mut self, id: OptionId, text: &str) -> Result<(), Refused> {
+        let inefficient = &mut self.wishes.inefficient;
         match id {
             OptionId::FailOn => self.fail_on = kinds(text)?,
             OptionId::MstxInfo if text.trim().is_empty() => return Err(refused(text)),
             OptionId::MstxInfo => self.marks().text = text.to_owned(),
             OptionId::StartIndex => self.marks().start = text.parse().map_err(|_| refused(text))?,
+            OptionId::MemSize => inefficient.least_bytes = values::least_size(text)?,
+            OptionId::InefficientType => inefficient.kinds = values::inefficient_types(text)?,
+            OptionId::IdleThreshold => inefficient.idle_threshold = values::idle_threshold(text)?,
+            OptionId::Write => self.write = true,
             _ => {}
         }
         Ok(())
@@ -70,7 +78,8 @@ impl AnalyzeDraft {
         if named.is_empty() && wishes.marks.is_some() {
             named.push(Kind::Leaks);
         }
-        AnalyzeSettings { paths, named, wishes, json, fail_on: self.fail_on.clone() }
+        let AnalyzeDraft { fail_on, write, .. } = self.clone();
+        AnalyzeSettings { paths, named, wishes, json, fail_on, write }
     }
 }
 

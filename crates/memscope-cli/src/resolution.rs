@@ -2,6 +2,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use memscope_session::analyze::Kind;
 use memscope_session::brand::Brand;
 use memscope_session::compare::{CompareWishes, Side};
 use memscope_session::export::ExportWishes;
@@ -126,6 +127,9 @@ fn sub_command(
         if settings.wishes.marks.as_ref().is_some_and(|marks| marks.text.is_empty()) {
             return Err(wrong(String::from("--start-index counts the marks of a text: give it with --mstx-info=TEXT")));
         }
+        if settings.write && settings.named != [Kind::Inefficient] {
+            return Err(UsageError::WriteOfWhat);
+        }
         return Ok(Intent::Analyze(settings));
     }
     let second = operands.get(1).cloned();
@@ -151,7 +155,8 @@ fn sub_command(
             let output_dir = draft.output.as_ref().map(std::path::absolute).transpose();
             let output_dir =
                 output_dir.map_err(|error| UsageError::NoWorkingDirectory { reason: error.to_string() })?;
-            let wishes = ExportWishes { format: draft.data_format, stacks: draft.stacks, output_dir };
+            let analysis = draft.analysis_given.then_some(draft.analysis.chosen);
+            let wishes = ExportWishes { format: draft.data_format, stacks: draft.stacks, output_dir, analysis };
             Intent::Export(ExportSettings { directory: directory()?, wishes, brand })
         }
         SubCommand::Info => Intent::Info(InfoSettings { directory: recording(operand()?)?, all: draft.all, brand }),
@@ -190,6 +195,7 @@ struct Draft {
     call_stacks: CallStacks,
     collect_mode: CollectMode,
     analysis: Clearable<Analysis>,
+    analysis_given: bool,
     data_format: Option<Format>,
     stacks: Option<StackForm>,
     watch: Option<Watch>,
@@ -216,6 +222,7 @@ impl Default for Draft {
             call_stacks: CallStacks::default(),
             collect_mode: CollectMode::default(),
             analysis: Clearable { chosen: Analysis::DEFAULT, none_won: false },
+            analysis_given: false,
             data_format: None,
             stacks: None,
             watch: None,
@@ -258,7 +265,10 @@ impl Draft {
             OptionId::Events => self.events = values::events(text)?,
             OptionId::CallStack => self.call_stacks = values::call_stacks(text)?,
             OptionId::CollectMode => self.collect_mode = values::collect_mode(text)?,
-            OptionId::Analysis => self.analysis = values::analysis(text)?,
+            OptionId::Analysis => {
+                self.analysis = values::analysis(text)?;
+                self.analysis_given = true;
+            }
             OptionId::DataFormat => self.data_format = Some(values::data_format(text)?),
             OptionId::Stacks => self.stacks = Some(values::stacks(text)?),
             OptionId::Watch => self.watch = Some(values::watch(text)?),
@@ -279,7 +289,13 @@ impl Draft {
             | OptionId::Chart
             | OptionId::Svg
             | OptionId::Json => self.view.apply(id, text)?,
-            OptionId::FailOn | OptionId::MstxInfo | OptionId::StartIndex => self.analyze.apply(id, text)?,
+            OptionId::FailOn
+            | OptionId::MstxInfo
+            | OptionId::StartIndex
+            | OptionId::MemSize
+            | OptionId::InefficientType
+            | OptionId::IdleThreshold
+            | OptionId::Write => self.analyze.apply(id, text)?,
         }
         Ok(())
     }

@@ -195,6 +195,66 @@ fn recordings_and_their_files_say_the_same() {
     }
 }
 
+/// Files do not say when recording began, and give each row a time of its own.
+fn without_times(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, _| !name.ends_with("after_ns"));
+            members.values_mut().for_each(without_times);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_times),
+        _ => {}
+    }
+}
+
+#[test]
+fn so_they_do_where_blocks_are_replaced_or_cut_and_tracing_starts_and_stops() {
+    let root = tempfile::tempdir().unwrap();
+    let mut spool = SpoolBuilder::new();
+    spool.config("cpu=1;npu=ffffffff;mode=1;dir=/tmp");
+    let lane = spool.lane(1);
+    let (workspace, ms) = (Space::PtaWorkspace, 1_000_000);
+    // Alive when tracing starts.
+    spool.alloc(lane, ms, 0x1000, 5 * MIB, 0).map(lane, 2 * ms, 0x7f00_0000_0000, 8 * MIB, 0);
+    spool.region(lane, 3 * ms, workspace, 0, 0x10_0000, 2 * MIB);
+    spool.system(lane, 10 * ms, SystemKind::StartTrace, 0);
+    for step in 1..=4u64 {
+        let time = (20 + 10 * step) * ms;
+        spool.range_start(lane, time, step, "step start");
+        // A workspace is told anew at each use, and a mapping becomes smaller from its middle.
+        spool.region(lane, time + ms, workspace, 0, 0x10_0000, (2 + step) * MIB);
+        spool.unmap(lane, time + 2 * ms, 0x7f00_0010_0000 + step * MIB, MIB, 0);
+        if step == 3 {
+            spool.system(lane, time + 3 * ms, SystemKind::StopTrace, 0).alloc(
+                lane,
+                time + 4 * ms,
+                0x2_0000_0000,
+                MIB,
+                0,
+            );
+            spool.system(lane, time + 5 * ms, SystemKind::StartTrace, 0);
+        }
+        spool.range_end(lane, time + 8 * ms, step);
+    }
+    spool.write(&root.path().join("msmemscope_1_20251203091122_ascend")).unwrap();
+    let of = |path: &str| -> Value {
+        let words = ["analyze", path, "fluctuation", "decompose", "--json"];
+        let document: Value = serde_json::from_str(&text(&words)).unwrap();
+        let process = &document["processes"][0];
+        let mut both = serde_json::json!([process["fluctuation"], process["decompose"]]);
+        without_times(&mut both);
+        both
+    };
+    let recording = of(path(&root));
+    let step = &recording[0]["pools"][1]["per_step"][1];
+    assert_eq!((&step["min_bytes"], &step["max_bytes"]), (&(3 * MIB).into(), &(4 * MIB).into()), "{recording:#}");
+    for format in ["csv", "db"] {
+        let files = tempfile::tempdir().unwrap();
+        text(&["export", path(&root), &format!("--format={format}"), "--output", path(&files)]);
+        assert_eq!(of(path(&files)), recording, "{format}");
+    }
+}
+
 #[test]
 fn the_report_of_a_run_has_fluctuation_with_leaks_and_the_decomposition_if_asked_for() {
     let told = text(&["info", path(&recorded(LEAKS))]);

@@ -100,6 +100,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             cancel: None,
             symbolizer: &mut Symbolizer::new(),
             usage: None,
+            annotations: None,
         };
         let exported = export_process(&mut process, &directory, options, &mut [])?;
         let size = exported.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len())).sum::<u64>();

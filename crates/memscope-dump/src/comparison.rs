@@ -48,15 +48,16 @@ pub fn write_comparison<'r>(
     let target = free_name(&directory, now);
     let partial = PartialFile::create(&target, DUMP_MODE)?;
     let mut out = partial.file();
+    let failed = |source| ExportError::Comparison { path: target.clone(), source };
     let mut pending = HEADER.to_vec();
     for row in rows {
         push_row(&mut pending, &row);
         if pending.len() >= CHUNK {
-            out.write_all(&pending).map_err(ExportError::write(&target))?;
+            out.write_all(&pending).map_err(failed)?;
             pending.clear();
         }
     }
-    out.write_all(&pending).map_err(ExportError::write(&target))?;
+    out.write_all(&pending).map_err(failed)?;
     partial.commit()
 }
 

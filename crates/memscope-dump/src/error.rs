@@ -37,6 +37,8 @@ pub enum ExportError {
         /// Rows have their stacks in them.
         inline: bool,
     },
+    #[error("cannot write {}: {source}; --output=DIR writes to another place", path.display())]
+    Comparison { path: PathBuf, source: io::Error },
     #[error("the export was cancelled; nothing was written")]
     Cancelled,
 }

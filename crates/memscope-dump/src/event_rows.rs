@@ -9,8 +9,8 @@ use crate::stack_text::StackTexts;
 use crate::tensor_words::TensorWords;
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
-    Access, AccessMode, Action, BlockEvent, Device, KernelPhase, NoteEvent, NoteKind, Origin, Owners, PageSize, Phase,
-    Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
+    Access, AccessMode, Action, Annotation, BlockEvent, Device, KernelPhase, NoteEvent, NoteKind, Origin, PageSize,
+    Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -39,7 +39,12 @@ impl<'a> Attributes<'a> {
 }
 
 /// In the order the manual's readers know.
-fn memory_attributes<'a>(event: &BlockEvent, sampled: SampledUsage, owners: &'a Owners) -> Attributes<'a> {
+fn memory_attributes<'a>(
+    event: &BlockEvent,
+    sampled: SampledUsage,
+    owner: Option<&'a str>,
+    inefficient: Option<&'a str>,
+) -> Attributes<'a> {
     let mut attributes = Attributes::new();
     attributes.push(key::ALLOCATION_ID, Value::Integer(event.block.id.0));
     attributes.push(key::ADDRESS, Value::Address(event.block.address));
@@ -66,15 +71,22 @@ fn memory_attributes<'a>(event: &BlockEvent, sampled: SampledUsage, owners: &'a 
         }
     }
     if event.action == Action::Malloc {
-        push_origin(&mut attributes, event, owners);
+        push_origin(&mut attributes, event, owner, inefficient);
     }
     attributes
 }
 
 /// What is said of a block once, where it begins.
-fn push_origin<'a>(attributes: &mut Attributes<'a>, event: &BlockEvent, owners: &'a Owners) {
-    if let Some(owner) = owners.name(event.block.owner) {
-        attributes.push(key::OWNER, Value::Text(owner));
+fn push_origin<'a>(
+    attributes: &mut Attributes<'a>,
+    event: &BlockEvent,
+    owner: Option<&'a str>,
+    inefficient: Option<&'a str>,
+) {
+    for (key, text) in [(key::OWNER, owner), (key::INEFFICIENT, inefficient)] {
+        if let Some(text) = text {
+            attributes.push(key, Value::Text(text));
+        }
     }
     match event.block.origin {
         Origin::Driver(traits) | Origin::DriverHandle(traits) if event.block.pool == Pool::Hal => {
@@ -96,13 +108,15 @@ fn push_origin<'a>(attributes: &mut Attributes<'a>, event: &BlockEvent, owners: 
 pub(crate) fn write_memory(
     router: &mut Router<'_>,
     event: &BlockEvent,
-    sampled: SampledUsage,
+    (sampled, found): (SampledUsage, Annotation),
     state: &State<'_>,
     texts: &mut StackTexts<'_>,
     time: TimestampNs,
     process: u32,
 ) -> Result<(), ExportError> {
-    let attributes = memory_attributes(event, sampled, state.owners);
+    let owner = state.owners.name(found.owner.unwrap_or(event.block.owner));
+    let inefficient = (!found.inefficiencies.is_none()).then(|| found.inefficiencies.to_string());
+    let attributes = memory_attributes(event, sampled, owner, inefficient.as_deref());
     let row = Row {
         id: event.at.event,
         event: match event.action {

@@ -12,8 +12,8 @@ use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
 use memscope_model::record_settings::{event, level};
 use memscope_model::{
-    Action, BlockEvent, Device, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, State, TimestampNs, TraceEvent,
-    TraceSink, TraceSource,
+    Action, Annotation, Annotations, BlockEvent, Device, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, State,
+    TimestampNs, TraceEvent, TraceSink, TraceSource,
 };
 use memscope_symbols::Symbolizer;
 use std::io::Write;
@@ -119,6 +119,8 @@ pub struct ExportOptions<'a> {
     pub symbolizer: &'a mut Symbolizer,
     /// Asked for each row of device or pinned memory, for snapshots, and where tracing begins.
     pub usage: Option<&'a UsageLookup<'a>>,
+    /// What an earlier pass found out about blocks.
+    pub annotations: Option<&'a Annotations>,
 }
 
 /// What was written.
@@ -143,13 +145,14 @@ pub fn export_process(
     options: ExportOptions<'_>,
     others: &mut [&mut dyn TraceSink],
 ) -> Result<Exported, ExportError> {
-    let ExportOptions { format, brand, stacks, dump_events, room, notice, progress, cancel, symbolizer, usage } =
-        options;
+    let ExportOptions { format, brand, stacks, dump_events, room, notice, progress, cancel, symbolizer, .. } = options;
+    let (usage, annotations) = (options.usage, options.annotations);
     let start = process.info().start;
     let utc_offset = process.settings().utc_offset;
     let time = file_time(directory, start, utc_offset);
     let layout = DumpLayout { process_directory: directory, time: &time, brand, format, stacks };
     let mut dump = Dump::new(process, &layout, symbolizer, dump_events, usage, cancel);
+    dump.annotations = annotations;
     let claim = match claim_room(process, &layout, &mut dump, room, notice) {
         Ok(claim) => {
             dump.begin(Ok(Router::new(layout, Making::Files, usage)));
@@ -229,6 +232,7 @@ struct Dump<'a> {
     dump_events: DumpEvents,
     levels: Levels,
     usage: Option<&'a UsageLookup<'a>>,
+    annotations: Option<&'a Annotations>,
     cancel: Option<&'a AtomicBool>,
     clock: RowClock,
     rows: u64,
@@ -254,6 +258,7 @@ impl<'a> Dump<'a> {
             dump_events,
             levels: Levels::of(process),
             usage,
+            annotations: None,
             cancel,
             clock: RowClock::default(),
             rows: 0,
@@ -269,14 +274,18 @@ impl<'a> Dump<'a> {
     }
 
     fn write(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> Result<(), ExportError> {
-        let Dump { router, texts, clock, usage, pid, .. } = self;
+        let Dump { router, texts, clock, usage, annotations, pid, .. } = self;
         let Ok(router) = router else { return Ok(()) };
         match event {
             TraceEvent::Memory(event) | TraceEvent::Alive(event) if self.dump_events.wants(event) => {
                 self.rows += 1;
                 self.next_id = event.at.event + 1;
                 let sampled = sampled_usage(event, *usage);
-                write_memory(router, event, sampled, state, texts, clock.next(event.at.time), *pid)
+                let found = match (event.action, annotations) {
+                    (Action::Malloc, Some(annotations)) => annotations.get(event.block.id),
+                    _ => Annotation::default(),
+                };
+                write_memory(router, event, (sampled, found), state, texts, clock.next(event.at.time), *pid)
             }
             TraceEvent::Note(note) if self.dump_events.wants_note(note, self.levels) => {
                 self.rows += 1;
@@ -417,6 +426,7 @@ mod tests {
             cancel: None,
             symbolizer: &mut Symbolizer::new(),
             usage: None,
+            annotations: None,
         };
         let exported = export_process(&mut process, &directory, options, &mut []).unwrap();
         let dumps = exported.files.iter().filter(|file| !file.ends_with(CONFIG_FILE));

@@ -13,6 +13,7 @@
 //! live blocks; of the files, what is being written and what waits for it.
 #![forbid(unsafe_code)]
 
+mod annotate;
 pub mod brand;
 mod comparison;
 pub mod config_json;
@@ -35,6 +36,7 @@ mod stack_text;
 mod tensor_words;
 mod worker;
 
+pub use annotate::{AnnotateError, BlockFindings, FileAsRead, annotate};
 pub use brand::Brand;
 pub use comparison::{ComparisonRow, write_comparison};
 pub use destination::file_time;

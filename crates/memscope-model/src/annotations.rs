@@ -3,9 +3,10 @@
 //! Numbers of blocks are the same in every pass over a trace. Only blocks that have something to be said of are kept.
 use crate::{BlockId, OwnerId};
 use rustc_hash::FxHashMap;
+use std::fmt;
 
 /// Ways to hold memory for nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Inefficiencies(u8);
 
 impl Inefficiencies {
@@ -17,12 +18,39 @@ impl Inefficiencies {
     /// Unused for long between two uses.
     pub const TEMPORARY_IDLENESS: Inefficiencies = Inefficiencies(4);
 
+    pub const ALL: Inefficiencies = Inefficiencies(7);
+    /// One by one, in the order in which files name them.
+    pub const KINDS: [Inefficiencies; 3] =
+        [Inefficiencies::EARLY_ALLOCATION, Inefficiencies::LATE_DEALLOCATION, Inefficiencies::TEMPORARY_IDLENESS];
+    const WORDS: [&'static str; 3] = ["early_allocation", "late_deallocation", "temporary_idleness"];
+
+    /// The names of all that are in it.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let named = Inefficiencies::KINDS.into_iter().zip(Inefficiencies::WORDS);
+        named.filter(move |(kind, _)| self.contains(*kind)).map(|(_, word)| word)
+    }
+
+    pub fn from_word(text: &str) -> Option<Inefficiencies> {
+        let place = Inefficiencies::WORDS.iter().position(|word| *word == text)?;
+        Some(Inefficiencies::KINDS[place])
+    }
+
     pub const fn contains(self, other: Inefficiencies) -> bool {
         self.0 & other.0 == other.0
     }
 
     pub const fn is_none(self) -> bool {
         self.0 == 0
+    }
+}
+
+/// Separated by commas, as files have it.
+impl fmt::Display for Inefficiencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, word) in self.words().enumerate() {
+            write!(f, "{}{word}", if place > 0 { "," } else { "" })?;
+        }
+        Ok(())
     }
 }
 
@@ -65,6 +93,11 @@ impl Annotations {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// In no order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (BlockId, Annotation)> + '_ {
+        self.0.iter().map(|(block, annotation)| (*block, *annotation))
+    }
 }
 
 #[cfg(test)]
@@ -82,7 +115,15 @@ mod tests {
         assert!(found.inefficiencies.contains(Inefficiencies::TEMPORARY_IDLENESS));
         assert!(!found.inefficiencies.contains(Inefficiencies::LATE_DEALLOCATION));
         assert_eq!(annotations.get(BlockId(4)), Annotation::default());
+        assert_eq!(annotations.iter().map(|(block, _)| block).collect::<Vec<_>>(), [BlockId(3)]);
         annotations.forget(BlockId(3));
         assert_eq!((annotations.get(BlockId(3)), annotations.is_empty()), (Annotation::default(), true));
+    }
+
+    #[test]
+    fn each_kind_has_a_word() {
+        assert!(Inefficiencies::ALL.words().map(Inefficiencies::from_word).eq(Inefficiencies::KINDS.map(Some)));
+        assert_eq!(Inefficiencies::ALL.to_string(), "early_allocation,late_deallocation,temporary_idleness");
+        assert_eq!((Inefficiencies::NONE.words().count(), Inefficiencies::from_word("early")), (0, None));
     }
 }

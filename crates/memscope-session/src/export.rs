@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
+use memscope_analysis::{InefficiencySettings, InefficiencyTally};
 use memscope_dump::{
     DumpEvents, ExportError, ExportOptions, Format, Problem, Room, Source, Sources, StackForm, export_process,
     file_sources,
 };
-use memscope_model::{ModelError, Process, SPOOL_DIRECTORY, survey_processes};
+use memscope_model::{Annotations, ModelError, Process, SPOOL_DIRECTORY, TraceSource, survey_processes};
 use memscope_symbols::{Symbolizer, Symbols};
 
 use crate::brand::Brand;
@@ -18,6 +19,7 @@ use crate::keeper::Unrecorded;
 use crate::printer::Printer;
 use crate::report::holders::Largest;
 use crate::report::{Analyses, ProcessReport, resident_size};
+use crate::settings::Analysis;
 use crate::signals::Interruption;
 use crate::workers;
 
@@ -126,6 +128,8 @@ pub struct ExportWishes {
     pub stacks: Option<StackForm>,
     /// Files go to a directory in it with the name of the process directory; `None`: into the process directory.
     pub output_dir: Option<PathBuf>,
+    /// What the report and the rows are to say; `None`: what the run was asked for.
+    pub analysis: Option<Analysis>,
 }
 
 impl ExportWishes {
@@ -136,6 +140,10 @@ impl ExportWishes {
 
     fn stacks_for(&self, process: &Process) -> Option<StackForm> {
         self.stacks.or_else(|| process.settings().stacks.and_then(StackForm::from_word))
+    }
+
+    fn analysis_for(&self, process: &Process) -> Analysis {
+        self.analysis.unwrap_or_else(|| Analysis::of_recording(&process.settings()))
     }
 
     /// Where the files of the process recorded in `directory` go.
@@ -241,6 +249,13 @@ fn recorded_bytes(directory: &Path) -> u64 {
     files.into_iter().flatten().flatten().filter_map(|file| Some(file.metadata().ok()?.blocks() * UNIT)).sum()
 }
 
+/// What is said in rows of allocations and known only later: a pass of its own.
+fn inefficient_blocks(process: &mut Process) -> Result<Annotations, ModelError> {
+    let mut tally = InefficiencyTally::annotating(InefficiencySettings::default());
+    process.run(&mut [&mut tally], &mut |_| {})?;
+    Ok(tally.take_annotations())
+}
+
 fn export_one(
     directory: &Path,
     wishes: &ExportWishes,
@@ -256,7 +271,9 @@ fn export_one(
     let brand = process.settings().brand.and_then(Brand::from_name).unwrap_or_default();
     let dump_events = process.settings().dump.map_or(DumpEvents::ALL, DumpEvents::from_bits);
     let mut symbolizer = Symbolizer::sharing(&shared.symbols);
-    let mut analyses = Analyses::of_recording(&process);
+    let analysis = wishes.analysis_for(&process);
+    let mut analyses = Analyses::of(&process, &analysis);
+    let annotations = if analysis.inefficient { Some(inefficient_blocks(&mut process)?) } else { None };
     let (sampled, sampling_problem) = shared.sampled.process(&process, directory);
     let options = ExportOptions {
         format: wishes.format_for(&process),
@@ -269,6 +286,7 @@ fn export_one(
         cancel: Some(interruption.flag()),
         symbolizer: &mut symbolizer,
         usage: Some(&|device, time| sampled.at(device, time)),
+        annotations: annotations.as_ref(),
     };
     let exported = export_process(&mut process, &wishes.destination(directory), options, &mut analyses.sinks())?;
     let mut report =

@@ -89,6 +89,36 @@ fn what_makes_kernels_without_memory_is_said() {
     assert!(comparison.remarks().iter().any(|remark| remark.contains("TASK_QUEUE_ENABLE=0")));
 }
 
+#[test]
+fn what_grew_is_told_of_all_pools_even_of_those_that_only_one_has() {
+    let recorded = |regions: &[(Space, u64, u32)]| {
+        let output = tempfile::tempdir().unwrap();
+        let mut spool = SpoolBuilder::new();
+        let lane = spool.lane(1);
+        spool.kernel_name(lane, 1, "MatMul");
+        for (at, (space, size, module)) in (1u64..).zip(regions) {
+            spool.device_alloc(lane, 10 * at, *space, 0, 0x10_0000 * at, *size, *module, 0);
+        }
+        spool.launch(lane, 1000).task(lane, 1010, 0, 5, 1, 1);
+        spool.write(output.path()).unwrap();
+        output
+    };
+    let base = recorded(&[(Space::PtaCaching, 512, 0), (Space::Driver, 4096, 3)]);
+    let other = recorded(&[(Space::PtaCaching, 512, 0), (Space::Driver, 8192, 3), (Space::PtaWorkspace, 64, 0)]);
+    let comparison = of_paths(base.path(), other.path(), LevelSet::KERNEL).unwrap();
+    // The driver's memory is what the pools are made of, so it is not counted once more.
+    assert_eq!(rows(&comparison), ["KERNEL_LAUNCH,MatMul,0,512,576,64"]);
+    let pools = &comparison.report.pairs[0].pools;
+    let told: Vec<(&str, u64, u64)> = pools.iter().map(|pool| (pool.pool.name(), pool.base, pool.compared)).collect();
+    assert_eq!(told, [("HAL", 4096, 8192), ("PTA", 512, 512), ("PTA_WORKSPACE", 0, 64)]);
+    let text = comparison.lines(&Layout::default()).join("\n");
+    for part in ["npu 0 HAL at the peak: 4.0 KiB → 8.0 KiB", "CANN@HCCL", "npu 0 PTA_WORKSPACE at the peak: 0 B → 64 B"]
+    {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    assert!(!text.contains("npu 0 PTA at the peak"), "{text}");
+}
+
 /// One step of a made-up training.
 #[derive(Clone, Debug)]
 enum Doing {
@@ -221,6 +251,7 @@ fn exported(spool: &mut SpoolBuilder, format: Format) -> TempDir {
         cancel: None,
         symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
         usage: None,
+        annotations: None,
     };
     let files = tempfile::tempdir().unwrap();
     let target = files.path().join(directory.file_name().unwrap());

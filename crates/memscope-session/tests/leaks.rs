@@ -47,6 +47,7 @@ fn exported(directory: &Path, root: &Path, format: Format) -> PathBuf {
         cancel: None,
         symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
         usage: None,
+        annotations: None,
     };
     export_process(&mut Process::open(directory).unwrap(), &target, options, &mut []).unwrap();
     target

@@ -5,7 +5,6 @@
 //! Three marks "check" are set between steps. With `changed`, every tenth operator has another name.
 use memscope_testkit::{AccessMode, LaneNumber, Space, SpoolBuilder, SystemKind};
 use std::path::Path;
-use std::process::ExitCode;
 
 const PARAMETERS: u64 = 10_000;
 const OPERATORS_A_STEP: u64 = 500;
@@ -130,23 +129,19 @@ impl Training {
     }
 }
 
-fn main() -> ExitCode {
+fn main() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (directory, events, kind, changed) = match words.as_slice() {
-        [directory, events, kind] => (directory, events, kind, false),
-        [directory, events, kind, "changed"] => (directory, events, kind, true),
-        _ => (&"", &"", &"", false),
+    let usage = || String::from("usage: training DIR EVENTS device|mixed [changed]");
+    let (&[directory, events, kind], changed) = match words.as_slice() {
+        [rest @ .., "changed"] => (<&[&str; 3]>::try_from(rest).map_err(|_| usage())?, true),
+        all => (<&[&str; 3]>::try_from(all).map_err(|_| usage())?, false),
     };
-    let (Ok(events), true) = (events.parse(), ["device", "mixed"].contains(kind)) else {
-        eprintln!("usage: training DIR EVENTS device|mixed [changed]");
-        return ExitCode::from(2);
-    };
-    let mut training = Training::new(*kind == "mixed", changed);
-    training.run(events);
-    if let Err(error) = training.spool.write(&Path::new(directory).join("msmemscope_4711_20260101000000_ascend")) {
-        eprintln!("training: {directory}: {error}");
-        return ExitCode::FAILURE;
+    if !["device", "mixed"].contains(&kind) {
+        return Err(usage());
     }
-    ExitCode::SUCCESS
+    let mut training = Training::new(kind == "mixed", changed);
+    training.run(events.parse().map_err(|_| usage())?);
+    let process = Path::new(directory).join("msmemscope_4711_20260101000000_ascend");
+    training.spool.write(&process).map_err(|error| format!("{}: {error}", process.display()))
 }

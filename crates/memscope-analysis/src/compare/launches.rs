@@ -45,14 +45,14 @@ pub struct Launches {
     pub device: Device,
     /// In the order of their ends.
     pub launches: Vec<Launch>,
-    /// The pools that are counted.
+    /// Those of the device that had an event, counted or not.
     pub pools: Vec<Pool>,
-    /// Bytes allocated less bytes freed in these pools, by step.
+    /// Bytes allocated less bytes freed in the pools that are counted, by step.
     changes: FxHashMap<StepId, i64>,
 }
 
 impl Launches {
-    /// The change of the pools in these steps, whether an operator made it or not.
+    /// The change of the pools that are counted in these steps, whether an operator made it or not.
     pub fn change(&self, is_chosen: impl Fn(StepId) -> bool) -> i64 {
         let chosen = self.changes.iter().filter(|(step, _)| is_chosen(**step));
         chosen.fold(0, |sum, (_, change)| sum.saturating_add(*change))
@@ -191,7 +191,6 @@ impl LaunchTally {
                 let by_driver = tally.pools.iter().all(|pool| *pool == Pool::Hal);
                 let counted = |change: Change| if by_driver { change.driver } else { change.framework };
                 let mut pools = tally.pools;
-                pools.retain(|pool| by_driver || *pool != Pool::Hal);
                 pools.sort_unstable();
                 Launches {
                     device: tally.device,

@@ -105,7 +105,7 @@ impl Window {
                 let Some(x) = place else { continue };
                 let y = compared_place(x, edits, at);
                 let complete = (x, y) == self.ends;
-                if complete || (x + y) as usize > best.base + best.compared {
+                if complete || x as usize + y as usize > best.base + best.compared {
                     best = Reached { edits, at, base: x as usize, compared: y as usize, complete };
                 }
                 if complete {

@@ -3,8 +3,11 @@ use super::{Bin, Peak, Reserve, StepUse};
 use crate::held::{Held, Shares};
 use crate::holders::Holders;
 use crate::time_bins::TimeBins;
-use memscope_model::{Action, BlockEvent, Device, Pool, StackId, StepId, Steps, TimestampNs};
+use memscope_model::{Action, BlockEvent, Device, Moment, Pool, StackId, StepId, Steps, TimestampNs};
 use std::cmp::Reverse;
+
+/// Files have a time of its own for each of the events of one moment.
+const ONE_MOMENT_NS: u64 = 100;
 
 /// A pool while the trace goes on. What it holds counts when it lasted: until the next event, the end of a step or of the
 /// trace, and only in the time the user chose.
@@ -17,7 +20,8 @@ pub(super) struct PoolLevel {
     /// Since when it is like this, and in which step that was.
     since: TimestampNs,
     step: StepId,
-    /// The newest event ended a block that another takes the place of, in the same moment.
+    last: Moment,
+    /// The newest event ended a block whose place was taken by another.
     is_replacing: bool,
     runs: Vec<Run>,
     pub(super) ended: Vec<StepUse>,
@@ -47,6 +51,7 @@ impl PoolLevel {
             reserved: None,
             since: now,
             step: StepId::default(),
+            last: Moment::default(),
             is_replacing: false,
             runs: running.iter().map(|number| Run { number: *number, seen: None }).collect(),
             ended: Vec::new(),
@@ -59,15 +64,17 @@ impl PoolLevel {
         }
     }
 
-    /// Whether what is held before this event is no more than a moment between two halves of one change. `is_new` says that
-    /// time has passed since whatever came before the event.
+    /// Whether what is held before this event is no more than a moment between two halves of one change.
     #[inline]
-    pub(super) fn is_between(&self, event: &BlockEvent, is_new: bool) -> bool {
+    pub(super) fn is_between(&self, event: &BlockEvent) -> bool {
+        // What a partial unmapping left, or, in files, what was there when tracing began.
         if event.synthetic && event.action == Action::Malloc {
-            !is_new
-        } else {
-            self.is_replacing && self.since == event.at.time
+            return true;
         }
+        let Moment { event: number, time, thread, .. } = event.at;
+        self.is_replacing
+            && (number, thread) == (self.last.event + 1, self.last.thread)
+            && time.since(self.last.time) <= ONE_MOMENT_NS
     }
 
     /// What is held has lasted until now, in chosen time.
@@ -107,6 +114,7 @@ impl PoolLevel {
         self.reserved = event.reserved.or(self.reserved);
         self.since = event.at.time;
         self.step = event.at.step;
+        self.last = event.at;
         self.is_replacing = event.synthetic && event.action == Action::Free;
     }
 

@@ -140,10 +140,9 @@ impl Fluctuation {
         if self.chosen {
             self.make_room(event.at.time);
         }
-        let is_new = event.at.time != self.last_time;
         let index = self.index(event);
         let level = &mut self.pools[index];
-        if self.chosen && !level.is_between(event, is_new) {
+        if self.chosen && !level.is_between(event) {
             level.lasted(event.at.time, &self.bins);
         }
         if !self.without_holders {

@@ -1,6 +1,7 @@
 //! `analyze`: what an earlier run, or dump files, say about leaks and the like.
 use std::process::ExitCode;
 
+use memscope_session::analyze::inefficient::check_inefficient;
 use memscope_session::analyze::{Analyzed, AnalyzedProcess, Detail, Kind, Lacking, analyze, document};
 use memscope_session::printer::Printer;
 use memscope_session::usage_error::quoted;
@@ -16,7 +17,12 @@ pub(super) fn run(settings: &AnalyzeSettings, printer: &Printer) -> anyhow::Resu
     }
     let bar = printer.progress("reading", STEPS as u64);
     let mut progress = |fraction: f64| bar.set_position((fraction * STEPS) as u64);
-    let analyzed = analyze(&settings.paths, &settings.kinds(), &settings.wishes, &mut progress);
+    let analyzed = match settings.write {
+        false => {
+            analyze(&settings.paths, &settings.kinds(), &settings.wishes, &mut progress).map_err(anyhow::Error::from)
+        }
+        true => check(settings, &mut progress, printer),
+    };
     bar.finish_and_clear();
     let analyzed = match analyzed {
         Ok(analyzed) => analyzed,
@@ -46,6 +52,21 @@ pub(super) fn run(settings: &AnalyzeSettings, printer: &Printer) -> anyhow::Resu
     }
     let is_found = settings.fail_on.iter().any(|kind| findings(&analyzed, *kind) > 0);
     Ok(if is_found { ExitCode::from(EXIT_FINDINGS) } else { printed })
+}
+
+/// Analyzes one file after the other and adds to each what is found in it.
+fn check(settings: &AnalyzeSettings, progress: &mut dyn FnMut(f64), printer: &Printer) -> anyhow::Result<Analyzed> {
+    let mut analyzed = Analyzed::default();
+    for path in &settings.paths {
+        let checked = check_inefficient(path, &settings.wishes, progress)?;
+        analyzed.processes.extend(checked.processes);
+        printer.note(&match checked.changed_rows {
+            0 => format!("{} says all of it already", quoted(path)),
+            1 => format!("a row of {} has a new inefficient_type", quoted(path)),
+            number => format!("{number} rows of {} have a new inefficient_type", quoted(path)),
+        });
+    }
+    Ok(analyzed)
 }
 
 fn conclusions(analyzed: &Analyzed, kind: Kind) -> impl Iterator<Item = &memscope_session::analyze::Conclusion> {

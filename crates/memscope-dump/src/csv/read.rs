@@ -138,6 +138,60 @@ impl CsvRows {
     }
 }
 
+/// A row as it stands in the file.
+pub(crate) struct RawRow<'a> {
+    /// With its line end.
+    pub(crate) bytes: &'a [u8],
+    /// Without.
+    pub(crate) text: &'a [u8],
+    /// `None` if it makes no sense.
+    pub(crate) cells: Option<KnownCells<'a>>,
+    pub(crate) columns: &'a [Option<Column>],
+}
+
+/// The cells of a row whose columns are known.
+pub(crate) struct KnownCells<'a> {
+    cells: &'a Cells,
+    row: &'a [u8],
+    columns: &'a [Option<Column>],
+}
+
+impl<'a> KnownCells<'a> {
+    /// Nothing, if the file has no such column.
+    pub(crate) fn get(&self, column: Column) -> &'a [u8] {
+        let place = self.columns.iter().position(|known| *known == Some(column));
+        place.map_or(&[], |place| self.cells.get(place, self.row))
+    }
+
+    pub(crate) fn number(&self, column: Column) -> Option<u64> {
+        Cell::Text(self.get(column)).number()
+    }
+}
+
+impl CsvRows {
+    /// A dump, and the bytes before its first row.
+    pub(crate) fn open_raw(path: &Path) -> Result<(CsvRows, Vec<u8>), ReadError> {
+        let rows = CsvRows::open(path)?;
+        let header = rows.input.buffer[..rows.input.start].to_vec();
+        Ok((rows, header))
+    }
+
+    /// The next row, byte for byte; `Err` with its line if it is longer than any can be.
+    pub(crate) fn next_raw(&mut self) -> Result<Option<Result<RawRow<'_>, u64>>, ReadError> {
+        let CsvRows { path, input, header, cells } = self;
+        let Some(found) = input.next().map_err(ReadError::io(path))? else { return Ok(None) };
+        if found.shape == Shape::TooLong {
+            return Ok(Some(Err(found.line)));
+        }
+        let bytes = &input.buffer[found.range.start..input.start];
+        let text = &input.buffer[found.range];
+        let columns = &header.columns[..];
+        let is_whole = found.shape == Shape::Whole && cells.split(text) && cells.ranges.len() == columns.len();
+        let cells = is_whole.then_some(KnownCells { cells, row: text, columns });
+        Ok(Some(Ok(RawRow { bytes, text, cells, columns })))
+    }
+}
+
 impl RowFile for CsvRows {
     fn path(&self) -> &Path {
         &self.path
@@ -409,6 +463,22 @@ fn closing_quote(row: &[u8], mut at: usize) -> Option<(usize, bool)> {
             Some(_) => at = quote + 1,
         }
     }
+}
+
+/// Where a cell of a row stands, its quotes included.
+pub(crate) fn raw_cell(row: &[u8], place: usize) -> Option<Range<usize>> {
+    let mut at = 0;
+    for number in 0.. {
+        let end = match row.get(at) {
+            Some(b'"') => closing_quote(row, at + 1)?.0 + 1,
+            _ => memchr(b',', row.get(at..)?).map_or(row.len(), |comma| at + comma),
+        };
+        if number == place {
+            return Some(at..end);
+        }
+        at = end + 1;
+    }
+    None
 }
 
 /// The processes that have rows in the file.

@@ -207,7 +207,7 @@ fn processes(path: &Path) -> Result<Vec<u32>, ReadError> {
     }
 }
 
-fn is_database(path: &Path) -> Result<bool, ReadError> {
+pub(crate) fn is_database(path: &Path) -> Result<bool, ReadError> {
     const MAGIC: &[u8] = b"SQLite format 3\0";
     // Opening a pipe would wait for a writer.
     if !fs::metadata(path).map_err(ReadError::io(path))?.is_file() {

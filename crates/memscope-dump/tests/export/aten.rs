@@ -2,6 +2,7 @@
 use crate::insight;
 use crate::recording::{Recording, csv_rows, db_rows};
 use memscope_dump::Format;
+use memscope_model::{Annotations, BlockId, Inefficiencies};
 use memscope_testkit::{AccessMode, Space, SpoolBuilder};
 use std::fs;
 
@@ -63,4 +64,25 @@ fn the_database_says_the_same() {
     assert_eq!(access[8], "0x000012c041202400");
     access[8] = "0x000012c041202600".to_owned();
     assert_eq!(rows, csv_rows(&recording.device_dump("0", CSV))[1..]);
+}
+
+#[test]
+fn what_an_earlier_pass_found_of_a_block_is_in_the_row_of_its_allocation() {
+    let mut recording = Recording::new(addition);
+    let mut annotations = Annotations::default();
+    for found in [Inefficiencies::LATE_DEALLOCATION, Inefficiencies::EARLY_ALLOCATION] {
+        annotations.add_inefficiencies(BlockId(1), found);
+    }
+    recording.annotations = Some(annotations);
+    recording.export(Format::Csv);
+    let (exported, _) = recording.export(Format::Db);
+    assert_eq!(exported.problems, Vec::new());
+    let csv = csv_rows(&recording.device_dump("0", CSV));
+    let found: Vec<&String> = csv.iter().map(|row| &row[9]).filter(|cell| cell.contains("inefficient")).collect();
+    let expected = "{allocation_id:1,addr:0x000012c041202400,size:1536,used:1536,owner:PTA,\
+                    inefficient_type:early_allocation,late_deallocation}";
+    assert_eq!(found, [expected]);
+    let path = recording.device_dump("0", DB);
+    insight::assert_viewable(&path);
+    assert_eq!(db_rows(&path, "memscope_dump")[0][9], expected);
 }

@@ -99,6 +99,7 @@ fn a_cancelled_export_leaves_the_earlier_file_alone() {
             cancel: Some(&AtomicBool::new(true)),
             symbolizer: &mut Symbolizer::new(),
             usage: None,
+            annotations: None,
         };
         let error = export_process(&mut process, &recording.directory, options, &mut []).unwrap_err();
         assert!(matches!(error, ExportError::Cancelled));

@@ -2,7 +2,7 @@
 use memscope_dump::{
     Brand, DumpEvents, ExportError, ExportOptions, Exported, Format, Room, StackForm, UsageLookup, export_process,
 };
-use memscope_model::{BlockEvent, Process, State, TraceEvent};
+use memscope_model::{Annotations, BlockEvent, Process, State, TraceEvent};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::SpoolBuilder;
 use rusqlite::Connection;
@@ -19,6 +19,7 @@ pub(crate) struct Recording {
     pub(crate) usage: Option<Box<UsageLookup<'static>>>,
     /// Rows have their stacks in them unless a test is about the table.
     pub(crate) stacks: Option<StackForm>,
+    pub(crate) annotations: Option<Annotations>,
 }
 
 impl Recording {
@@ -29,7 +30,8 @@ impl Recording {
         spool.process(31, 1);
         build(&mut spool);
         spool.write(&directory).unwrap();
-        Recording { _root: root, directory, usage: None, stacks: Some(StackForm::Inline) }
+        let stacks = Some(StackForm::Inline);
+        Recording { _root: root, directory, usage: None, stacks, annotations: None }
     }
 
     pub(crate) fn try_export(
@@ -50,6 +52,7 @@ impl Recording {
             cancel: None,
             symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
             usage: self.usage.as_deref(),
+            annotations: self.annotations.as_ref(),
         };
         let mut events = Vec::new();
         let mut keep = |event: &TraceEvent<'_>, _: &State<'_>| {

@@ -264,6 +264,7 @@ fn of_files(directory: &Path, format: Format, brand: Brand, stacks: Option<Stack
         cancel: None,
         symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
         usage: None,
+        annotations: None,
     };
     export_process(&mut process, directory, options, &mut []).unwrap();
     // Else it would be read again.

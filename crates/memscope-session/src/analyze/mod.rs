@@ -5,6 +5,7 @@
 //! pass over a trace ([`Analysts`]).
 mod decompose;
 mod fluctuation;
+pub mod inefficient;
 pub mod leaks;
 pub mod oom;
 mod reading;
@@ -14,6 +15,7 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::path::Path;
 
+use memscope_analysis::InefficiencySettings;
 use memscope_model::{Outcome, TimestampNs, TraceInfo, TraceSink};
 use serde_json::{Value, json};
 
@@ -23,6 +25,7 @@ use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use crate::views::reading::At;
 
+use reading::name_of;
 pub use reading::{AnalyzeError, Analyzed, AnalyzedProcess, analyze};
 
 /// The version of the JSON's shape; it grows when something is renamed, moved or left out.
@@ -69,7 +72,7 @@ impl fmt::Debug for Row {
     }
 }
 
-pub static ANALYSES: [Row; 4] = [
+pub static ANALYSES: [Row; 5] = [
     Row {
         kind: Kind::Leaks,
         word: "leaks",
@@ -91,6 +94,13 @@ pub static ANALYSES: [Row; 4] = [
         answers: "what memory is made of, by owner: at the peak, at the end of each step, at any moment",
         in_report: |analysis| analysis.decompose,
         begin: decompose::begin,
+    },
+    Row {
+        kind: Kind::Inefficient,
+        word: "inefficient",
+        answers: "what is allocated too early, freed too late or idle, by operators",
+        in_report: |analysis| analysis.inefficient,
+        begin: inefficient::begin,
     },
     Row {
         kind: Kind::Oom,
@@ -118,6 +128,8 @@ pub struct Wishes {
     pub detail: Detail,
     /// Of an out of memory: how many blocks and call sites are listed; `None` if nobody asked.
     pub oom_listed: Option<NonZeroU16>,
+    /// What counts as inefficient.
+    pub inefficient: InefficiencySettings,
 }
 
 /// An analysis that watches a trace.

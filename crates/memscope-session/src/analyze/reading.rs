@@ -107,6 +107,6 @@ fn one(
 }
 
 /// Dump files do not say which program they are of.
-fn name_of(path: &Path) -> String {
+pub(super) fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

@@ -32,20 +32,32 @@ pub(super) struct DeviceSide {
     pub(super) launches: Vec<Launch>,
     /// Bytes allocated less bytes freed in all, by operators or not.
     pub(super) change: i64,
-    pub(super) pools: Vec<PoolSide>,
+    pub(super) pools: Vec<(Pool, PoolSide)>,
 }
 
 /// What a pool held at its peak, or at the end of the step.
+#[derive(Default)]
 pub(super) struct PoolSide {
-    pub(super) pool: Pool,
-    pub(super) at: At,
     pub(super) total: Held,
     pub(super) sites: Vec<Site>,
     /// Of the frames of the sites.
     pub(super) names: Names,
-    pub(super) stackless: bool,
+    stackless: bool,
     /// By their words; `None` is nobody's.
     pub(super) owners: Vec<(Option<String>, Held)>,
+}
+
+impl DeviceSide {
+    pub(super) fn pool(&self, pool: Pool) -> Option<&PoolSide> {
+        self.pools.iter().find(|(other, _)| *other == pool).map(|(_, side)| side)
+    }
+}
+
+impl PoolSide {
+    /// No stack says where its memory comes from.
+    pub(super) fn is_stackless(&self) -> bool {
+        self.stackless || self.sites.is_empty()
+    }
 }
 
 /// One input, and what is wanted of it: for the base, for the compared, or both.
@@ -201,7 +213,7 @@ fn traced(
                 let owners = owners.into_iter().map(|(owner, held)| (words(owner), held)).collect();
                 let (total, sites) = (view.profile.total, view.profile.sites(&view.names));
                 let View { names, stackless, .. } = view;
-                Some(PoolSide { pool: *pool, at, total, sites, names, stackless, owners })
+                Some((*pool, PoolSide { total, sites, names, stackless, owners }))
             });
             let pools = pools.collect();
             devices.push(DeviceSide { device, launches: chosen, change: of_device.change(is_chosen), pools });

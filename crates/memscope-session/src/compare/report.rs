@@ -1,9 +1,8 @@
 //! What a comparison came to, with names: plain data.
 use super::PairedLaunches;
 use super::pairing::Pair;
-use super::reading::{DeviceSide, PoolSide};
+use super::reading::PoolSide;
 use crate::views::diff::{Difference, NamedSites, SiteDifference};
-use crate::views::reading::At;
 use memscope_analysis::{Held, Launch, LaunchKind, Levels};
 use memscope_model::{Device, Names, Pool, TraceInfo};
 use serde::{Serialize, Serializer};
@@ -218,29 +217,37 @@ pub(super) fn report_of(pair: &Pair, paired: &PairedLaunches, levels: Levels) ->
         bytes: Bytes::new(pair.base.change, pair.compared.change),
         operators: levels.operators.then_some(operators),
         kernels: levels.kernels.then_some(kernels),
-        pools: pools(&pair.base, &pair.compared),
+        pools: pools(pair),
     }
 }
 
-/// The pools that both sides have; of one that only one side has there is nothing to compare but its whole.
-fn pools(base: &DeviceSide, compared: &DeviceSide) -> Vec<PoolReport> {
-    let mut all: Vec<Pool> = base.pools.iter().chain(&compared.pools).map(|side| side.pool).collect();
+/// All pools of both; of one that only one side has, the other held nothing.
+fn pools(pair: &Pair) -> Vec<PoolReport> {
+    let mut all: Vec<Pool> = pair.base.pools.iter().chain(&pair.compared.pools).map(|(pool, _)| *pool).collect();
     all.sort_unstable();
     all.dedup();
-    let of = |side: &DeviceSide, pool: Pool| side.pools.iter().position(|other| other.pool == pool);
-    all.into_iter()
-        .filter_map(|pool| match (of(base, pool), of(compared, pool)) {
-            (Some(one), Some(other)) => Some(pool_report(&base.pools[one], &compared.pools[other])),
-            _ => None,
-        })
-        .collect()
+    let nothing = PoolSide::default();
+    let report = |pool: Pool| {
+        let base = pair.base.pool(pool).unwrap_or(&nothing);
+        let compared = pair.compared.pool(pool).unwrap_or(&nothing);
+        PoolReport {
+            pool,
+            at: if pair.processes.0.step.is_some() { "step" } else { "peak" },
+            base: base.total.bytes,
+            compared: compared.total.bytes,
+            owners: owners(base, compared),
+            sites: Difference::between(sites_of(base), sites_of(compared)),
+            stackless: base.is_stackless() && compared.is_stackless(),
+        }
+    };
+    all.into_iter().map(report).collect()
 }
 
 fn sites_of(side: &PoolSide) -> NamedSites<'_> {
     NamedSites { total: side.total, sites: side.sites.clone(), names: &side.names }
 }
 
-fn pool_report(base: &PoolSide, compared: &PoolSide) -> PoolReport {
+fn owners(base: &PoolSide, compared: &PoolSide) -> Vec<OwnerReport> {
     let mut owners: BTreeMap<Option<&str>, (u64, u64)> = BTreeMap::new();
     let add = |sum: &mut u64, held: &Held| *sum = sum.saturating_add(held.bytes);
     base.owners.iter().for_each(|(owner, held)| add(&mut owners.entry(owner.as_deref()).or_default().0, held));
@@ -250,15 +257,7 @@ fn pool_report(base: &PoolSide, compared: &PoolSide) -> PoolReport {
         .map(|(owner, (base, compared))| OwnerReport { owner: owner.map(str::to_owned), base, compared })
         .collect();
     owners.sort_by_key(|owner| Reverse(owner.difference().unsigned_abs()));
-    PoolReport {
-        pool: base.pool,
-        at: if base.at == At::Peak { "peak" } else { "step" },
-        base: base.total.bytes,
-        compared: compared.total.bytes,
-        owners,
-        sites: Difference::between(sites_of(base), sites_of(compared)),
-        stackless: base.stackless && compared.stackless,
-    }
+    owners
 }
 
 fn device_text<S: Serializer>(device: &Device, serializer: S) -> Result<S::Ok, S::Error> {

@@ -12,16 +12,20 @@ pub struct Analyses {
 }
 
 impl Analyses {
+    /// As the run was asked for.
     pub fn of_recording(process: &Process) -> Analyses {
+        Analyses::of(process, &Analysis::of_recording(&process.settings()))
+    }
+
+    pub fn of(process: &Process, analysis: &Analysis) -> Analyses {
         let settings = process.settings();
         // Without Python stacks it is not known when main returned.
         let usage = match settings.has_python_stacks() {
             true => UsageTally::at(&[PointInTime::MainReturned]),
             false => UsageTally::new(),
         };
-        let analysis = Analysis::of_recording(&settings);
         let wishes = Wishes { oom_listed: analysis.oom, ..Wishes::default() };
-        Analyses { usage, asked_for: Analysts::of_run(&analysis, &wishes) }
+        Analyses { usage, asked_for: Analysts::of_run(analysis, &wishes) }
     }
 
     /// Of dump files, which do not say what was recorded.

@@ -43,7 +43,8 @@ pub fn report_run(
         printer
             .note(&format_args!("whom the kernel killed for want of memory is not kept with the recording: {error}"));
     }
-    let wishes = ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, output_dir: None };
+    let wishes =
+        ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, ..ExportWishes::default() };
     let Some(mut batch) = export_all(&recordings, &wishes, interruption, printer) else {
         return Ok(ReportOutcome::Interrupted);
     };

@@ -30,12 +30,10 @@ pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
     }
     lines.extend(rest_line(&by_peak, output));
     lines.extend(unrecorded_lines(&unrecorded));
-    if let Some(largest) = by_peak.first() {
-        lines.extend(tables::of_process(largest, &Layout::stderr(PREFIX)));
-    }
-    for report in by_peak.iter().take(PROCESSES_SHOWN) {
-        lines.extend(tables::of_analyses(report, &Layout::stderr(PREFIX)));
-    }
+    // The answer before what it can be checked with.
+    let layout = Layout::stderr(PREFIX);
+    lines.extend(by_peak.iter().take(PROCESSES_SHOWN).flat_map(|report| tables::of_analyses(report, &layout)));
+    lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &layout)));
     let files: Vec<&Path> = by_peak.iter().flat_map(|report| &report.files).map(|file| file.as_path()).collect();
     match files.len() {
         0 => {}
@@ -61,16 +59,16 @@ pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
         }
         lines.extend(rest_line(&by_peak, output));
         lines.extend(unrecorded_lines(&unrecorded));
-        lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &Layout::stdout())));
         let told = by_peak.iter().take(PROCESSES_SHOWN);
         lines.extend(told.flat_map(|report| tables::of_analyses(report, &Layout::stdout())));
+        lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &Layout::stdout())));
         return lines;
     }
     for report in &batch.reports {
         lines.extend(process_lines(report));
         lines.push(directory_line(report));
         let layout = Layout::stdout().narrower(2);
-        let tables = [tables::of_process(report, &layout), tables::of_analyses(report, &layout)];
+        let tables = [tables::of_analyses(report, &layout), tables::of_process(report, &layout)];
         lines.extend(tables.iter().flatten().map(|line| format!("  {line}")));
     }
     lines.extend(unrecorded_lines(&unrecorded));

@@ -2,10 +2,10 @@
 use super::holders::Holders;
 use super::process::{Life, PoolReport, ProcessReport};
 use super::quantity::{bytes, counted};
-use crate::analyze::Detail;
+use crate::analyze::{Conclusion, Detail, Kind, Lacking};
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::rows::{function_rows, site_rows};
-use memscope_model::Pool;
+use memscope_model::{Device, Pool};
 
 /// By function and by call site at the peak, and what was not given back.
 pub(super) fn of_process(report: &ProcessReport, layout: &Layout) -> Vec<String> {
@@ -20,8 +20,17 @@ pub(super) fn of_process(report: &ProcessReport, layout: &Layout) -> Vec<String>
 
 /// What the analyses found that the run was asked for.
 pub(super) fn of_analyses(report: &ProcessReport, layout: &Layout) -> Vec<String> {
-    let found = report.conclusions.iter().filter_map(|(_, conclusion)| conclusion.as_ref().ok());
-    found.flat_map(|found| found.lines(layout, Detail::Brief)).collect()
+    let told = |(kind, conclusion): &Conclusion| match conclusion {
+        Ok(found) => found.lines(layout, Detail::Brief),
+        // Nobody gets this one without asking for it.
+        Err(Lacking(what))
+            if *kind == Kind::Inefficient && report.pools.iter().any(|pool| pool.device != Device::Cpu) =>
+        {
+            vec![layout.fit(&format!("no {}: {what}", kind.word())).into_owned()]
+        }
+        Err(_) => Vec::new(),
+    };
+    report.conclusions.iter().flat_map(told).collect()
 }
 
 fn of_pool(pool: &PoolReport, report: &ProcessReport, layout: &Layout) -> Vec<String> {

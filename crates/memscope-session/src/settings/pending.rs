@@ -12,10 +12,6 @@ pub static PENDING: &[Pending] = &[
         note: "--watch has no effect in this version; the program runs without watching",
     },
     Pending {
-        applies: |settings| settings.analysis.inefficient,
-        note: "--analysis=inefficient has no effect in this version; the events it needs are recorded",
-    },
-    Pending {
         applies: |settings| settings.traceback,
         note: "--events=traceback has no effect on the command line; the Python interface collects it",
     },

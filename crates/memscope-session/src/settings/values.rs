@@ -5,6 +5,8 @@ use std::num::NonZeroU16;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use memscope_model::Inefficiencies;
+
 use super::{
     Analysis, CallStacks, CollectMode, Devices, EventSet, Format, LevelSet, LogLevel, NpuSelection, StackForm,
 };
@@ -242,6 +244,24 @@ pub fn max_size(value: &str) -> Parsed<u64> {
     };
     let number = decimal_within(value, digits, 1, u64::MAX)?;
     number.checked_mul(1 << shift).ok_or_else(|| Refused::because(value, "too large"))
+}
+
+/// Bytes; 0 is a size, too.
+pub fn least_size(value: &str) -> Parsed<u64> {
+    if value.trim() == "0" { Ok(0) } else { max_size(value) }
+}
+
+pub fn inefficient_types(value: &str) -> Parsed<Inefficiencies> {
+    let mut types = Inefficiencies::NONE;
+    for item in items(value) {
+        let item = item?;
+        types |= Inefficiencies::from_word(item).ok_or_else(|| Refused::item(item))?;
+    }
+    Ok(types)
+}
+
+pub fn idle_threshold(value: &str) -> Parsed<u64> {
+    decimal_within(value, value.trim(), 1, u64::MAX)
 }
 
 /// `--watch`: from the end of operator `start` to the end of operator `end`.

@@ -108,6 +108,45 @@ static double run(atb::Runner &runner, atb::RunnerVariantPack &pack, const char 
     return sum;
 }
 
+static const size_t SMALL = 4096, LARGE = 8192;
+/* One more than the threshold between two uses. */
+static const int MANY = 3001;
+
+static void *block(size_t size) {
+    void *memory;
+    check("aclrtMallocAlign32", aclrtMallocAlign32(&memory, size, 0));
+    return memory;
+}
+
+/* An operator whose tensors are all in one block. */
+static void use(void *memory, int times = 1) {
+    float *left = static_cast<float *>(memory);
+    atb::RunnerVariantPack pack;
+    pack.inTensors.push_back(tensor(left, ROWS, COLUMNS));
+    pack.inTensors.push_back(tensor(left + 256, ROWS, COLUMNS));
+    pack.outTensors.push_back(tensor(left + 512, ROWS, COLUMNS));
+    Add add;
+    run(add, pack, "AddOperation", "0_1");
+    for (int i = 1; i < times; i++) add.Execute(pack);
+}
+
+/* One block is allocated too early, not used for long, and freed too late; the others are not. */
+static void waste() {
+    void *before = block(SMALL), *wasted = block(LARGE);
+    use(before);
+    check("aclrtFree", aclrtFree(before));
+    use(wasted);
+    void *busy = block(SMALL);
+    use(busy, MANY);
+    check("aclrtFree", aclrtFree(busy));
+    use(wasted);
+    void *after = block(SMALL);
+    use(after);
+    check("aclrtFree", aclrtFree(wasted));
+    check("aclrtFree", aclrtFree(after));
+    std::printf("{\"wasted\": \"%p\"}\n", wasted);
+}
+
 extern "C" int run_model(const char *what) {
     check("aclInit", aclInit(nullptr));
     check("aclrtSetDevice", aclrtSetDevice(DEVICE));
@@ -115,6 +154,10 @@ extern "C" int run_model(const char *what) {
         using atb::Probe;
         std::printf("{\"probes\": [%d, %d, %d, %d, %d]}\n", Probe::IsTensorNeedSave({1}, "Add"), Probe::IsSaveTensorBefore(),
                     Probe::IsSaveTensorAfter(), Probe::IsExecuteCountInRange(3), Probe::IsSaveTensorDesc());
+        return 0;
+    }
+    if (!std::strcmp(what, "waste")) {
+        waste();
         return 0;
     }
     /* One block of the driver for all tensors, and one for the workspace, which ATB hands out again. */
