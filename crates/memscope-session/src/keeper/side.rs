@@ -207,7 +207,8 @@ fn export_so_far(settings: &Settings, run_id: u64, interruption: &Interruption) 
         return;
     }
     if let Ok(recordings) = recorded_processes(&settings.output_dir, Some(run_id), &printer) {
-        let wishes = ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, output_dir: None };
+        let wishes =
+            ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, ..ExportWishes::default() };
         export_all(&recordings, &wishes, interruption, &printer);
     }
 }
