@@ -15,12 +15,16 @@ use memscope_model::{
     TraceEvent, TraceSink,
 };
 use pool::{ASKED, DEVICE_PEAK, PoolOwners, Taken};
+use rustc_hash::FxHashMap;
 use std::ops::ControlFlow;
 
 /// Follows the owners of a trace. Its memory is in proportion to owners and, for each step, those that changed in it.
 #[derive(Clone, Debug, Default)]
 pub struct Decomposition {
     pools: Vec<PoolOwners>,
+    /// Where each pool and each device is: a made-up file may name thousands of devices.
+    places: FxHashMap<(Device, Pool), usize>,
+    device_places: FxHashMap<Device, usize>,
     /// Index of the pool of the newest event.
     last_pool: usize,
     devices: Vec<DeviceLevel>,
@@ -165,17 +169,19 @@ impl Decomposition {
         if self.steps.has_news(&outcome.steps) {
             self.step_on(&outcome.steps);
         }
+        let mut pools: Vec<Vec<&PoolOwners>> = vec![Vec::new(); self.devices.len()];
+        self.pools.iter().for_each(|pool| pools[pool.of].push(pool));
+        let both = self.devices.iter().zip(&pools);
         let mut devices: Vec<DeviceDecomposition> =
-            (0..self.devices.len()).map(|of| self.device_report(of, &outcome.steps)).collect();
+            both.map(|(level, pools)| self.device_report(level, pools, &outcome.steps)).collect();
         devices.sort_unstable_by_key(|device| device.device);
         DecompositionReport { devices }
     }
 
-    fn device_report(&self, of: usize, steps: &Steps) -> DeviceDecomposition {
-        let DeviceLevel { device, peaks, peak_time, peak_step, .. } = self.devices[of];
-        let pools = || self.pools.iter().filter(|pool| pool.of == of);
+    fn device_report(&self, level: &DeviceLevel, pools: &[&PoolOwners], steps: &Steps) -> DeviceDecomposition {
+        let DeviceLevel { device, peaks, peak_time, peak_step, .. } = *level;
         let moment = |time, step, decomposed: &dyn Fn(&PoolOwners) -> PoolDecomposition| {
-            let all = pools().map(decomposed);
+            let all = pools.iter().map(|pool| decomposed(pool));
             let mut pools: Vec<_> = all.filter(|pool| pool.used.blocks > 0 || pool.reserved > Some(0)).collect();
             pools.sort_unstable_by_key(|pool| pool.pool);
             DeviceMoment { time, step, pools }
@@ -196,7 +202,7 @@ impl Decomposition {
         });
         let ends = self.step_ends.iter().map(|(number, time)| (*number, *time, Vec::new()));
         let mut ends: Vec<(u32, TimestampNs, Vec<PoolDecomposition>)> = ends.collect();
-        for pool in pools() {
+        for pool in pools {
             for (end, decomposed) in pool.at_step_ends(&self.holders) {
                 ends[end as usize].2.push(decomposed);
             }
@@ -281,8 +287,8 @@ impl Decomposition {
     fn index(&mut self, device: Device, pool: Pool) -> usize {
         let is_of = |known: &PoolOwners| (known.device, known.pool) == (device, pool);
         if !self.pools.get(self.last_pool).is_some_and(is_of) {
-            self.last_pool = match self.pools.iter().position(is_of) {
-                Some(index) => index,
+            self.last_pool = match self.places.get(&(device, pool)) {
+                Some(index) => *index,
                 None => self.add(device, pool),
             };
         }
@@ -290,8 +296,9 @@ impl Decomposition {
     }
 
     fn add(&mut self, device: Device, pool: Pool) -> usize {
-        let known = self.devices.iter().position(|known| known.device == device);
-        let of = known.unwrap_or_else(|| {
+        let next = self.devices.len();
+        let of = *self.device_places.entry(device).or_insert(next);
+        if of == next {
             self.devices.push(DeviceLevel {
                 device,
                 level: Level::default(),
@@ -302,8 +309,8 @@ impl Decomposition {
                 peak_time: TimestampNs::default(),
                 peak_step: StepId::default(),
             });
-            self.devices.len() - 1
-        });
+        }
+        self.places.insert((device, pool), self.pools.len());
         self.pools.push(PoolOwners::new(device, pool, of, self.step_ends.len() as u32));
         self.pools.len() - 1
     }

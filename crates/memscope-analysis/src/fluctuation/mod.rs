@@ -14,12 +14,15 @@ use level::PoolLevel;
 use memscope_model::{
     Action, BlockEvent, Device, Moment, Outcome, Pool, State, Steps, TimestampNs, TraceEvent, TraceSink,
 };
+use rustc_hash::FxHashMap;
 use std::ops::ControlFlow;
 
 /// Follows the pools of a trace. Its memory is in proportion to stacks, owners and steps.
 #[derive(Clone, Debug, Default)]
 pub struct Fluctuation {
     pools: Vec<PoolLevel>,
+    /// Where each is: a made-up file may name thousands of devices.
+    places: FxHashMap<(Device, Pool), usize>,
     /// Index of the pool of the newest event.
     last_pool: usize,
     holders: Holders,
@@ -156,8 +159,8 @@ impl Fluctuation {
         let key = (event.block.device, event.block.pool);
         let is_of = |level: &PoolLevel| (level.device, level.pool) == key;
         if !self.pools.get(self.last_pool).is_some_and(is_of) {
-            self.last_pool = match self.pools.iter().position(is_of) {
-                Some(index) => index,
+            self.last_pool = match self.places.get(&key) {
+                Some(index) => *index,
                 None => self.add(key.0, key.1, event.at.time),
             };
         }
@@ -165,6 +168,7 @@ impl Fluctuation {
     }
 
     fn add(&mut self, device: Device, pool: Pool, now: TimestampNs) -> usize {
+        self.places.insert((device, pool), self.pools.len());
         self.pools.push(PoolLevel::new(device, pool, now, self.steps.running()));
         self.pools.len() - 1
     }
