@@ -14,10 +14,10 @@ SIM := $(TARGET)/sim
 EMPTY_LIBRARIES := libascend_mstx_hook.so libleaks_ascend_hal_hook.so libatb_abi_0_hook.so libatb_abi_1_hook.so
 
 # The preloaded libraries have no std: they are never compiled in one go with crates whose features bring it in.
-PRELOADED := -p memscope-preload -p memscope-preload-host
-NOT_PRELOADED := --exclude memscope-preload --exclude memscope-preload-host
+PRELOADED := -p memscope-preload -p memscope-preload-host -p memscope-attach
+NOT_PRELOADED := --exclude memscope-preload --exclude memscope-preload-host --exclude memscope-attach
 
-.PHONY: build demo test test-frameworks test-programs test-debian11 test-aarch64 sim bench install fuzz check clean packages-build packages-test
+.PHONY: build demo test test-python test-frameworks test-programs test-debian11 test-aarch64 sim bench install wheel fuzz check clean packages-build packages-test
 
 build: packages-build ## Build the command and the recording libraries into target/stage
 	$(CARGO) build --release --locked -p memscope-cli
@@ -28,7 +28,10 @@ install: $(if $(BUILT),,build) ## Install into PREFIX/bin, PREFIX/lib64 and PREF
 	install -d "$(PREFIX)/bin" "$(PREFIX)/lib64"
 	install -m 755 "$(TARGET)/release/msmemscope" "$(PREFIX)/bin/msmemscope"
 	ln -sf msmemscope "$(PREFIX)/bin/msleaks"
-	install -m 755 "$(TARGET)/preload/libascend_kernel_hook.so" "$(TARGET)/preload/libmsmemscope_host.so" "$(PREFIX)/lib64/"
+	install -m 755 "$(TARGET)/preload/libascend_kernel_hook.so" "$(TARGET)/preload/libmsmemscope_host.so" \
+	    "$(TARGET)/preload/libmsmemscope_attach.so" "$(PREFIX)/lib64/"
+	cc -shared -nostdlib -fPIC -fplt -fno-builtin -Wl,-soname,libmsmemscope_probe.so -o "$(PREFIX)/lib64/libmsmemscope_probe.so" \
+	    crates/memscope-attach/probe.c
 	for name in $(EMPTY_LIBRARIES); do \
 	    cc -shared -nostdlib -Wl,-soname,$$name -x c /dev/null -o "$(PREFIX)/lib64/$$name"; \
 	done
@@ -45,6 +48,9 @@ demo: build ## Record a small program with a leak and show where it comes from
 	"$(STAGE)/bin/msmemscope" --device=cpu --call-stack=c --output="$(DEMO)/output" -- "$(DEMO)/leaky"
 	"$(STAGE)/bin/msmemscope" export "$(DEMO)/output" --format db
 
+wheel: build ## Build the Python package, command and recording libraries inside, into dist/
+	scripts/wheel "$(STAGE)"
+
 test: packages-test build sim ## Run every test but those of the other targets
 	scripts/check-layers
 	$(CARGO) fmt --all --check
@@ -54,7 +60,12 @@ test: packages-test build sim ## Run every test but those of the other targets
 	scripts/check-preload "$(STAGE)"
 	scripts/check-locks "$(STAGE)"
 	scripts/check-demo "$(STAGE)"
+	$(MAKE) --no-print-directory test-python
 	python3 tests/frameworks/run.py quick --stage "$(STAGE)" --sim "$(SIM)"
+
+test-python: packages-test wheel ## Check the Python package and test it in fresh environments
+	$$(scripts/python-tools)/mypy --no-error-summary
+	python3 python/tests/run.py dist/*.whl
 
 test-frameworks: packages-test build sim ## Run the tests with MindSpore and with an older torch_npu
 	python3 tests/frameworks/run.py further --stage "$(STAGE)" --sim "$(SIM)"

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use memscope_session::brand::Brand;
 use memscope_session::compare::CompareWishes;
 use memscope_session::export::ExportWishes;
+use memscope_session::keeper::side::Watched;
 use memscope_session::settings::Settings;
 
 use crate::analyze_settings::AnalyzeSettings;
@@ -24,6 +25,8 @@ pub enum Intent {
     View(ViewSettings),
     Completions(Shell),
     ManPage,
+    /// Keep the run of this process.
+    SideKeeper(Watched),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,7 +11,6 @@ pub mod commands;
 pub mod documents;
 pub mod intent;
 pub mod options;
-mod pending;
 pub mod resolution;
 pub mod view_settings;
 

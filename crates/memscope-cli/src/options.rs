@@ -1,7 +1,7 @@
 //! The one table of options and sub-commands. Parser, help, man page and completions read it; nothing else spells an
 //! option's name.
 use memscope_session::analyze::ANALYSIS_WORDS;
-use memscope_session::settings::{FORMAT_CHOICES, FORMAT_HELP, FORMAT_WORDS};
+use memscope_session::settings::{FORMAT_CHOICES, FORMAT_HELP, FORMAT_WORDS, allowed};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OptionId {
@@ -111,7 +111,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         shorts: &[],
         value: Some(ValueSpec {
             placeholder: "LIST",
-            allowed: "npu, npu:0 to npu:31, cpu, separated by commas",
+            allowed: allowed::DEVICE,
             offer: Offer::Words(&["npu", "cpu", "npu,cpu"]),
         }),
         help: "Whose memory to collect: npu (all NPUs), npu:ID with ID from 0 to 31, cpu (the host), \
@@ -123,7 +123,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         shorts: &[],
         value: Some(ValueSpec {
             placeholder: "LIST",
-            allowed: "0 or op, 1 or kernel, separated by commas",
+            allowed: allowed::LEVEL,
             offer: Offer::Words(&["op", "kernel", "op,kernel", "0", "1"]),
         }),
         help: "Collect operators (0 or op), kernels (1 or kernel) or both, e.g. --level=op,kernel [default: op]",
@@ -134,7 +134,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         shorts: &[],
         value: Some(ValueSpec {
             placeholder: "LIST",
-            allowed: "alloc, free, launch, access, traceback, separated by commas, or none",
+            allowed: allowed::EVENTS,
             offer: Offer::Words(&["alloc", "free", "launch", "access", "traceback", "none"]),
         }),
         help: "Events to write: alloc, free, launch, access, traceback, or none; alloc, free and access bring the \
@@ -146,7 +146,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         shorts: &[],
         value: Some(ValueSpec {
             placeholder: "LIST",
-            allowed: "c, python, c:DEPTH, python:DEPTH with DEPTH from 0 to 1000, separated by commas",
+            allowed: allowed::CALL_STACK,
             offer: Offer::Words(&["c", "python", "c,python"]),
         }),
         help: "Collect call stacks, with their depth if given (0 to 1000, otherwise 50), \
@@ -170,7 +170,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         shorts: &[],
         value: Some(ValueSpec {
             placeholder: "LIST",
-            allowed: "leaks, decompose, inefficient, oom, oom:K with K from 1 to 1000, separated by commas, or none",
+            allowed: allowed::ANALYSIS,
             offer: Offer::Words(&["leaks", "decompose", "inefficient", "oom", "none"]),
         }),
         help: "Analyses: leaks, decompose, inefficient, oom[:K] (the K largest holders, 1 to 1000, otherwise 10), or \
@@ -199,12 +199,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         id: OptionId::Watch,
         names: &["watch"],
         shorts: &[],
-        value: Some(ValueSpec {
-            placeholder: "SPEC",
-            allowed: "[START[:OUTPUT]],END[,full-content] where START and END are operator names of at most 254 bytes \
-                      and OUTPUT is a number",
-            offer: Offer::Nothing,
-        }),
+        value: Some(ValueSpec { placeholder: "SPEC", allowed: allowed::WATCH, offer: Offer::Nothing }),
         help: "Watch the output tensors of operator START until operator END, e.g. --watch=op0:1,op1,full-content; \
                without full-content only check sums are kept",
     },
@@ -212,11 +207,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         id: OptionId::Output,
         names: &["output", "output-path"],
         shorts: &['o'],
-        value: Some(ValueSpec {
-            placeholder: "DIR",
-            allowed: "a directory path of 1 to 4096 characters",
-            offer: Offer::Directory,
-        }),
+        value: Some(ValueSpec { placeholder: "DIR", allowed: allowed::OUTPUT, offer: Offer::Directory }),
         help: "Directory for the results; created if need be [default: memscopeDumpResults, as msleaks \
                leaksDumpResults; of export: that of the recording]",
     },
@@ -464,6 +455,7 @@ pub enum SubCommand {
     Diff,
     Completions,
     ManPage,
+    SideKeeper,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -655,6 +647,14 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         options: &[OptionId::Help],
         hidden: true,
         help: "Print the man page",
+    },
+    SubCommandSpec {
+        id: SubCommand::SideKeeper,
+        name: memscope_session::keeper::side::COMMAND,
+        operand: Some(("PROCESS", "a process number and its start time")),
+        options: &[OptionId::Help],
+        hidden: true,
+        help: "Keep the run of a program that records itself; the Python package starts it",
     },
 ];
 

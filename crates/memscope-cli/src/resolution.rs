@@ -6,6 +6,7 @@ use memscope_session::analyze::Kind;
 use memscope_session::brand::Brand;
 use memscope_session::compare::{CompareWishes, Side};
 use memscope_session::export::ExportWishes;
+use memscope_session::keeper::side::Watched;
 use memscope_session::settings::values::{self, Clearable, Events, Refused, Watch};
 use memscope_session::settings::{
     Analysis, CallStacks, CollectMode, Devices, EventSet, Format, LevelSet, LogLevel, Settings, StackForm,
@@ -17,8 +18,8 @@ use crate::analyze_settings::AnalyzeDraft;
 use crate::args::{CommandLine, GivenOption, ProgramWords, Words, split_long};
 use crate::intent::{CompareSettings, ExportSettings, InfoSettings, Intent, Shell};
 use crate::options::{self, OptionId, SUB_COMMANDS, SubCommand, SubCommandSpec};
-use crate::pending::PENDING;
 use crate::view_settings::{ViewDraft, WrongUse};
+use memscope_session::settings::pending::PENDING;
 
 /// What a command line means, and what to tell the user about it beforehand.
 #[derive(Clone, Debug)]
@@ -171,6 +172,10 @@ fn sub_command(
             _ => return Err(wrong(format!("{} was given", quoted(operand()?)))),
         }),
         SubCommand::ManPage => Intent::ManPage,
+        SubCommand::SideKeeper => {
+            let process = operand()?.to_str().and_then(Watched::parse);
+            Intent::SideKeeper(process.ok_or_else(|| wrong(String::from("something else was given")))?)
+        }
         SubCommand::Analyze => unreachable!("was told apart above"),
     })
 }

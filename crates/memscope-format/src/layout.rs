@@ -73,6 +73,8 @@ pub mod notes {
     pub const WINDOWS_ELSEWHERE: u32 = 0x80;
     /// The program installed a seccomp filter under which threads and children that begin later cannot be recorded.
     pub const SANDBOXED: u32 = 0x100;
+    /// Tracing was on when the recording began: a process forked in a span.
+    pub const TRACING: u32 = 0x200;
 }
 
 pub const CONFIG_CAPACITY: usize = 1536;

@@ -134,6 +134,8 @@ settings! {
     "log" log_level: u8;
     /// In the option's own notation; empty for none.
     "watch" watch: Escaped<'a>;
+    /// Whether the process ran already when its recording began; absent means no.
+    "late" attached: bool;
 }
 
 impl RecordSettings<'_> {
@@ -375,6 +377,7 @@ mod tests {
         stacks: Some("inline"),
         log_level: Some(3),
         watch: Some(Escaped("op%3B0%2525:1,op1,full-content")),
+        attached: Some(true),
         dir: Some(b"/tmp/a b;c"),
     };
 
@@ -384,7 +387,7 @@ mod tests {
             String::from_utf8(ALL.encode()).unwrap(),
             "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;c=50;py=1000;cpu=1;npu=ffffffff;level=3;\
              events=15;dump=7;analysis=9;oomk=10;mode=1;steps=1+4294967295+3;max=2147483648;format=1;stacks=inline;log=3;\
-             watch=op%3B0%2525:1,op1,full-content;dir=/tmp/a b;c"
+             watch=op%3B0%2525:1,op1,full-content;late=1;dir=/tmp/a b;c"
         );
     }
 

@@ -45,6 +45,15 @@ pub struct Api {
     pub second_guard: usize,
     /// Host memory was asked for by one of [`host_call`] and not to be had.
     pub host_refused: unsafe extern "C" fn(call: u8, size: usize, flag: u8, stack: usize, frame: usize),
+    /// Begins to record with these settings, as the environment variable has them, in a process that was not told by it.
+    /// Answers [`BEGUN`], [`ALREADY_BEGUN`] or [`REFUSED`].
+    pub begin: unsafe extern "C" fn(settings: *const u8, length: usize) -> u32,
+    /// The process ends regularly; what comes later is recorded all the same.
+    pub end: extern "C" fn(),
+    /// A moment and a range, named by the program; texts are bytes with their length.
+    pub mark: unsafe extern "C" fn(text: *const u8, length: usize),
+    pub range_start: unsafe extern "C" fn(text: *const u8, length: usize) -> u64,
+    pub range_end: extern "C" fn(id: u64),
 }
 
 /// Who was refused host memory, as in the recording.
@@ -63,3 +72,29 @@ pub mod host_call {
 }
 
 pub const API_VERSION: u32 = 2;
+
+pub const BEGUN: u32 = 0;
+/// With settings that were known before; they stand.
+pub const ALREADY_BEGUN: u32 = 1;
+/// The settings cannot be read, or the kernel is too old.
+pub const REFUSED: u32 = 2;
+
+/// What came of attaching the recording libraries to a running program: `const Attachment *msmemscope_attachment(void)`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attachment {
+    /// Whether what is loaded from now on finds the recording libraries first.
+    pub is_in_scope: u32,
+    /// Whether a library that was loaded to show it did find them.
+    pub is_proven: u32,
+    /// References of what was loaded that lead to the recording libraries now, and those that could not be changed.
+    pub replaced: u32,
+    pub refused: u32,
+    /// Whether host memory is left alone because the program itself defines the allocator.
+    pub has_own_allocator: u32,
+}
+
+impl Attachment {
+    pub const NOTHING: Attachment =
+        Attachment { is_in_scope: 0, is_proven: 0, replaced: 0, refused: 0, has_own_allocator: 0 };
+}

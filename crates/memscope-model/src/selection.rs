@@ -85,7 +85,7 @@ impl Gate {
         };
         let mut gate = Gate {
             devices: DeviceChoice::of(settings),
-            tracing: settings.deferred != Some(true),
+            tracing: settings.deferred != Some(true) || spool.process().began_tracing(),
             steps,
             open: false,
             opened: false,

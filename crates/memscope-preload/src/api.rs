@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char};
 use memscope_hook::{API_VERSION, Api, host_call};
 use memscope_recorder::device::LogicalDevice;
 use memscope_recorder::slot::{self, Guard};
-use memscope_recorder::{HostCall, Protection, control};
+use memscope_recorder::{Beginning, HostCall, Protection, control};
 
 static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     size: size_of::<Api>() as u32,
@@ -25,6 +25,11 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     snapshot,
     host_protect,
     host_refused,
+    begin,
+    end: crate::lifecycle::end,
+    mark,
+    range_start,
+    range_end,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
@@ -132,6 +137,41 @@ extern "C" fn stop() {
 
 extern "C" fn step() {
     control::step();
+}
+
+/// Texts longer than this are cut.
+const LONGEST_TEXT: usize = 4096;
+
+/// # Safety
+/// `text` has `length` bytes.
+unsafe fn cut<'a>(text: *const u8, length: usize) -> &'a [u8] {
+    // SAFETY: the caller's.
+    unsafe { core::slice::from_raw_parts(text, length.min(LONGEST_TEXT)) }
+}
+
+unsafe extern "C" fn begin(settings: *const u8, length: usize) -> u32 {
+    // SAFETY: the interface wants so many bytes.
+    match memscope_recorder::begin(unsafe { core::slice::from_raw_parts(settings, length) }) {
+        Beginning::Begun => memscope_hook::BEGUN,
+        Beginning::AlreadyBegun => memscope_hook::ALREADY_BEGUN,
+        Beginning::Refused => memscope_hook::REFUSED,
+    }
+}
+
+unsafe extern "C" fn mark(text: *const u8, length: usize) {
+    // SAFETY: the interface wants so many bytes, here and below.
+    control::mark(unsafe { cut(text, length) });
+}
+
+unsafe extern "C" fn range_start(text: *const u8, length: usize) -> u64 {
+    let id = control::new_range();
+    // SAFETY: as above.
+    control::range_start(id, unsafe { cut(text, length) });
+    id
+}
+
+extern "C" fn range_end(id: u64) {
+    control::range_end(id);
 }
 
 unsafe extern "C" fn snapshot(name: *const c_char, device: i32) {

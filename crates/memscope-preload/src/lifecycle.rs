@@ -8,7 +8,8 @@ extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_
     crate::hooks::find_originals();
 }
 
-extern "C" fn destructor() {
+/// The process ends regularly. Whoever waits for it calls this before the loader does.
+pub(crate) extern "C" fn end() {
     crate::kernel_times::end_all();
     memscope_recorder::process_ends();
 }
@@ -19,4 +20,4 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static DESTRUCTOR: extern "C" fn() = destructor;
+static DESTRUCTOR: extern "C" fn() = end;

@@ -4,12 +4,16 @@
 //! Blocks are recorded whether tracing is on or not, so that a later free or leak of an earlier block is understood; what
 //! is off costs no stacks, and what is shown is decided offline.
 use crate::device::{self, LogicalDevice, SystemKind, system};
+use crate::lane::event;
 use crate::slot::{self, Guard};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
+use memscope_format::encode::Extended;
 
 static TRACING: AtomicBool = AtomicBool::new(true);
 static STEPS: AtomicU64 = AtomicU64::new(0);
+/// Numbers ranges across the process; 0 is no range.
+static RANGES: AtomicU64 = AtomicU64::new(1);
 
 #[inline(always)]
 pub(crate) fn is_tracing() -> bool {
@@ -38,11 +42,37 @@ pub fn step() {
     note(SystemKind::Step, STEPS.fetch_add(1, Relaxed) + 1);
 }
 
+/// A number for a range that begins.
+pub fn new_range() -> u64 {
+    RANGES.fetch_add(1, Relaxed)
+}
+
+/// The program names this moment.
+pub fn mark(text: &[u8]) {
+    record(&Extended::Mark { text });
+}
+
+/// The program names a range, from here to the [`range_end`] of its number.
+pub fn range_start(id: u64, text: &[u8]) {
+    record(&Extended::RangeStart { id, text });
+}
+
+pub fn range_end(id: u64) {
+    record(&Extended::RangeEnd { id });
+}
+
 /// Notes what memory is in use: of a device, or of the one the calling thread uses.
 pub fn snapshot(device: Option<LogicalDevice>, name: &[u8]) {
     let mark = slot::MARK_WORD;
     if let Some(guard) = Guard::enter_at(&mark) {
         device::snapshot(&guard, device, name);
+    }
+}
+
+fn record(what: &Extended<'_>) {
+    let mark = slot::MARK_WORD;
+    if let Some(guard) = Guard::enter_at(&mark) {
+        event(&guard, what);
     }
 }
 

@@ -48,7 +48,7 @@ pub use lane::{
 };
 pub use memscope_format::encode::Extended;
 pub use memscope_format::record::{HostCall, Protection};
-pub use process::{initialise, process_ends, wanted};
+pub use process::{Beginning, begin, initialise, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};
 
 /// For hooks with threads of their own.

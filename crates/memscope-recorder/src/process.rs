@@ -148,6 +148,34 @@ pub fn initialise() {
     }
 }
 
+/// What came of [`begin`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beginning {
+    Begun,
+    /// The settings were known before: those stand.
+    AlreadyBegun,
+    /// The settings cannot be read, or the kernel is too old.
+    Refused,
+}
+
+/// Begins in a process that runs already, and whose environment said nothing.
+pub fn begin(settings: &[u8]) -> Beginning {
+    let mark = slot::MARK_WORD;
+    // Without the guard the call comes from within a hook: nobody begins there.
+    let Some(_guard) = Guard::enter_at(&mark) else { return Beginning::Refused };
+    if image_is_ready() {
+        return Beginning::AlreadyBegun;
+    }
+    let Some(config) = Config::parse(settings) else { return Beginning::Refused };
+    if IMAGE.state.compare_exchange(IMAGE_FAILED, IMAGE_PREPARING, AcqRel, Acquire).is_err() {
+        return Beginning::Refused;
+    }
+    let prepared = prepare_image(config);
+    IMAGE.state.store(if prepared { IMAGE_READY } else { IMAGE_FAILED }, Release);
+    sys::wake_all(&IMAGE.state);
+    if prepared { Beginning::Begun } else { Beginning::Refused }
+}
+
 /// From the library's destructor: notes a regular end. Later events are still recorded.
 pub fn process_ends() {
     if let Some(process) = current() {
@@ -266,7 +294,9 @@ fn image_is_ready() -> bool {
     }
     match IMAGE.state.compare_exchange(IMAGE_NEW, IMAGE_PREPARING, AcqRel, Acquire) {
         Ok(_) => {
-            let state = if prepare_image() { IMAGE_READY } else { IMAGE_FAILED };
+            clock::initialise();
+            let prepared = config::from_environment().is_some_and(prepare_image);
+            let state = if prepared { IMAGE_READY } else { IMAGE_FAILED };
             IMAGE.state.store(state, Release);
             sys::wake_all(&IMAGE.state);
         }
@@ -290,9 +320,7 @@ fn wait(word: &AtomicU32, value: u32, milliseconds: u64) {
     }
 }
 
-fn prepare_image() -> bool {
-    clock::initialise();
-    let Some(config) = config::from_environment() else { return false };
+fn prepare_image(config: Config) -> bool {
     let size = size_of::<Process>().next_multiple_of(4096);
     let Ok(page) = sys::map_anonymous(size) else { return false };
     // Without this a child would write into its parent's windows: rather record nothing (kernels before 4.14).

@@ -1,6 +1,7 @@
 //! The first event of a process: its directory, its spool files and their header.
 use crate::clock::{self, Calibration};
 use crate::config::Config;
+use crate::control;
 use crate::files::{Growth, SpoolFile, Stray};
 use crate::forks::Which;
 use crate::keeper;
@@ -74,6 +75,9 @@ pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno>
             let (version, note) = stacks::python_support();
             (*page).python_version = AtomicU32::new(version);
             (*page).notes = AtomicU32::new(note);
+        }
+        if config.deferred && control::is_tracing() {
+            (*page).notes.fetch_or(notes::TRACING, Relaxed);
         }
         if elsewhere {
             (*page).notes.fetch_or(notes::WINDOWS_ELSEWHERE, Relaxed);

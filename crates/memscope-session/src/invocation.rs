@@ -25,15 +25,16 @@ pub struct RunRecord {
     pub started: SystemTime,
     pub ended: SystemTime,
     pub child_pid: u32,
-    pub status: ExitStatus,
+    /// `None`: only a program's parent is told.
+    pub status: Option<ExitStatus>,
     pub brand: Brand,
     /// Whom the kernel killed meanwhile for want of memory.
     pub oom_kills: OomKills,
 }
 
 impl RunRecord {
-    pub fn end(&self) -> ProgramEnd {
-        ProgramEnd { run_id: self.run_id, pid: self.child_pid, status: self.status }
+    pub fn end(&self) -> Option<ProgramEnd> {
+        self.status.map(|status| ProgramEnd { run_id: self.run_id, pid: self.child_pid, status })
     }
 }
 

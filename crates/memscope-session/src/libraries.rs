@@ -12,6 +12,9 @@ use crate::usage_error::quoted;
 pub const RECORDER: &str = "libascend_kernel_hook.so";
 /// The malloc family; loaded only where host memory is asked for.
 pub const HOST: &str = "libmsmemscope_host.so";
+/// What makes a running program use them, and what shows that it does.
+pub const ATTACH: &str = "libmsmemscope_attach.so";
+pub const PROBE: &str = "libmsmemscope_probe.so";
 
 #[derive(Debug, Error)]
 pub enum LibraryError {
@@ -34,12 +37,36 @@ pub enum LibraryError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Libraries(Vec<PathBuf>);
 
+/// What is loaded into a program that runs already.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AttachedLibraries {
+    pub recorders: Libraries,
+    pub attach: PathBuf,
+    pub probe: PathBuf,
+}
+
 impl Libraries {
     /// `chosen`: the user's directory, which is then the only one; `command`: the real path of this executable.
     pub fn find(chosen: Option<&OsStr>, command: Option<&Path>, host_memory: bool) -> Result<Self, LibraryError> {
         let directories = directories(chosen, command);
         let names = if host_memory { &[RECORDER, HOST][..] } else { &[RECORDER] };
         names.iter().map(|name| find_one(name, &directories)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// To be loaded into a running program: all of the others, then those of [`ATTACH`] and [`PROBE`].
+    pub fn to_attach(
+        chosen: Option<&OsStr>,
+        command: &Path,
+        host_memory: bool,
+    ) -> Result<AttachedLibraries, LibraryError> {
+        let directories = directories(chosen, Some(command));
+        let recorders = Self::find(chosen, Some(command), host_memory)?;
+        let [attach, probe] = [find_one(ATTACH, &directories)?, find_one(PROBE, &directories)?];
+        Ok(AttachedLibraries { recorders, attach, probe })
+    }
+
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.0
     }
 
     /// Ours first, then what was there, without a second mention of ours.

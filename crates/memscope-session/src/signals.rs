@@ -30,7 +30,7 @@ impl Interruption {
         &self.0
     }
 
-    fn request(&self) {
+    pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 

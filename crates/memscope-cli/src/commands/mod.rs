@@ -8,8 +8,9 @@ mod view;
 
 use std::process::ExitCode;
 
-use memscope_session::EXIT_FAILURE;
+use memscope_session::keeper::side;
 use memscope_session::printer::Printer;
+use memscope_session::{EXIT_FAILURE, environment};
 
 use crate::documents;
 use crate::intent::Intent;
@@ -25,6 +26,10 @@ pub fn carry_out(intent: &Intent, printer: &Printer) -> ExitCode {
         Intent::Compare(settings) => compare::run(settings, printer),
         Intent::Export(settings) => export::run(settings, printer),
         Intent::Info(settings) => info::run(settings, printer),
+        Intent::SideKeeper(watched) => {
+            let record = std::env::var_os(environment::RECORD).unwrap_or_default();
+            side::keep(*watched, &record).map(|()| ExitCode::SUCCESS)
+        }
         Intent::Analyze(settings) => analyze::run(settings, printer),
         Intent::View(settings) => view::run(settings, printer),
     };

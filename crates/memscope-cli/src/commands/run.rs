@@ -1,17 +1,16 @@
 //! Runs a program and records it. Everything that can be wrong is checked before the first thing is created.
 use std::fmt::Display;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use memscope_session::device_usage::DeviceUsage;
 use memscope_session::invocation::{Invocation, RunRecord, StartError, end_like};
 use memscope_session::keeper::oom_kills::OomKillWatch;
-use memscope_session::keeper::{Keeper, Run};
+use memscope_session::keeper::{Family, Keeper, Run};
 use memscope_session::libraries::Libraries;
 use memscope_session::printer::Printer;
 use memscope_session::program::{Identity, Program};
-use memscope_session::record_config::RecordConfig;
+use memscope_session::record_config::{RecordConfig, new_run_id, utc_offset};
 use memscope_session::report::{ReportOutcome, report_run};
 use memscope_session::settings::Settings;
 use memscope_session::usage_error::quoted;
@@ -52,7 +51,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
     };
     let usage = DeviceUsage::start(settings, run_id, printer);
     let run = Run { run_id, brand: settings.brand, utc_offset, output_dir: settings.output_dir.clone() };
-    let keeper = Keeper::start(run)
+    let keeper = Keeper::start(run, Family::Own)
         .inspect_err(|error| {
             printer.note(&format_args!("processes of other users cannot be recorded in this run: {error}"));
         })
@@ -75,7 +74,7 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
         started: ended.started,
         ended: ended.ended,
         child_pid: ended.pid,
-        status: ended.status,
+        status: Some(ended.status),
         brand: settings.brand,
         oom_kills,
     };
@@ -96,12 +95,3 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
 
 /// How long the user waits, after the program's end, for the keeper.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The standard library seeds each of its hashers at random, which is all an id needs; 0 means "no run".
-fn new_run_id() -> u64 {
-    RandomState::new().build_hasher().finish().max(1)
-}
-
-fn utc_offset() -> i32 {
-    jiff::tz::TimeZone::system().to_offset(jiff::Timestamp::now()).seconds()
-}

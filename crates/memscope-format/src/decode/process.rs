@@ -70,6 +70,11 @@ impl ProcessInfo {
         self.notes & layout::notes::SANDBOXED != 0
     }
 
+    /// Tracing was on when the recording began, whatever the settings say.
+    pub fn began_tracing(&self) -> bool {
+        self.notes & layout::notes::TRACING != 0
+    }
+
     /// The windows are, or were, on another file system than the rest of the recording.
     pub fn windows_elsewhere(&self) -> bool {
         self.notes & layout::notes::WINDOWS_ELSEWHERE != 0

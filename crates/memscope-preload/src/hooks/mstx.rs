@@ -6,10 +6,9 @@
 //! handles of the one pool that asks for them.
 use crate::recording::{recording, ticks_now};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use memscope_hook::{Callback, Entry};
 use memscope_recorder::device::{self, DevAddr, DeviceBlock, Space, SpaceAddr, SpaceDevice};
-use memscope_recorder::{Extended, event};
+use memscope_recorder::{Extended, control, event};
 
 pub(super) type GetTable = unsafe extern "C" fn(c_int, *mut *mut *mut Callback, *mut c_uint) -> c_int;
 
@@ -72,16 +71,13 @@ unsafe fn text<'a>(text: *const c_char) -> &'a [u8] {
     bytes.get(..LONGEST_TEXT).unwrap_or(bytes)
 }
 
-/// Numbers ranges across the process; 0 is no range.
-static RANGES: AtomicU64 = AtomicU64::new(1);
-
 unsafe extern "C" fn on_mark(message: *const c_char, _stream: *mut c_void, entry: Entry) {
     // SAFETY: the interface wants a C string.
     recording(entry, |guard| event(guard, &Extended::Mark { text: unsafe { text(message) } }));
 }
 
 unsafe extern "C" fn on_range_start(message: *const c_char, _stream: *mut c_void, entry: Entry) -> u64 {
-    let id = RANGES.fetch_add(1, Relaxed);
+    let id = control::new_range();
     // SAFETY: the interface wants a C string.
     recording(entry, |guard| event(guard, &Extended::RangeStart { id, text: unsafe { text(message) } }));
     id

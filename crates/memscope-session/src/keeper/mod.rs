@@ -4,6 +4,7 @@ mod descendants;
 pub mod oom_kills;
 mod process_files;
 mod requests;
+pub mod side;
 mod unrecorded;
 
 use std::convert::Infallible;
@@ -38,6 +39,15 @@ pub struct Run {
     pub output_dir: PathBuf,
 }
 
+/// Whose processes are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// Those of the keeper's own children: all of them are to be recorded.
+    Own,
+    /// Nobody's: what a program starts that began to record by itself is not recorded, and need not be.
+    Nobody,
+}
+
 #[derive(Debug)]
 pub struct Keeper {
     /// Closing it asks the threads to end.
@@ -49,7 +59,7 @@ pub struct Keeper {
 
 impl Keeper {
     /// Call before the program is started, so that its first process finds the keeper.
-    pub fn start(run: Run) -> io::Result<Keeper> {
+    pub fn start(run: Run, family: Family) -> io::Result<Keeper> {
         let (requests, to_do) = Requests::listen(&run)?;
         let log = Arc::new(Mutex::new(UnrecordedLog::new(&run.output_dir, run.run_id)));
         let (running, asked_to_end) = UnixStream::pair()?;
@@ -61,10 +71,12 @@ impl Keeper {
             serve(requests, &asked_to_end);
             drop(until_end);
         })?;
-        thread::Builder::new().name("keeper look".to_owned()).spawn(move || {
-            look(&looker_log, &ends_too);
-            drop(looker_until_end);
-        })?;
+        if family == Family::Own {
+            thread::Builder::new().name("keeper look".to_owned()).spawn(move || {
+                look(&looker_log, &ends_too);
+                drop(looker_until_end);
+            })?;
+        }
         Ok(Keeper { running, end, log })
     }
 

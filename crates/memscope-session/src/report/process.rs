@@ -32,6 +32,8 @@ pub struct ProcessReport {
     pub life: Life,
     /// How the process ended, if that was told: of the one that the command started.
     pub end: Option<ExitStatus>,
+    /// It ran already when its recording began.
+    pub attached: bool,
     pub stacks_recorded: bool,
     pub notes: Vec<String>,
     pub outcome: Outcome,
@@ -159,6 +161,7 @@ impl ProcessReport {
             command: if info.command.is_empty() { info.executable.display().to_string() } else { info.command.clone() },
             life: Life::of(info),
             end: None,
+            attached: settings.attached == Some(true),
             stacks_recorded,
             notes,
             outcome,
@@ -197,6 +200,7 @@ impl ProcessReport {
             command: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
             life: Life::NotTold,
             end: None,
+            attached: false,
             stacks_recorded,
             notes: Vec::new(),
             outcome,

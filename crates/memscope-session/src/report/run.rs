@@ -36,7 +36,7 @@ pub fn report_run(
         }
         return Ok(ReportOutcome::Complete);
     }
-    if let Err(error) = run.end().write(&run.output_dir) {
+    if let Some(Err(error)) = run.end().map(|end| end.write(&run.output_dir)) {
         printer.note(&format_args!("how the program ended is not kept with the recording: {error}"));
     }
     if let Err(error) = run.oom_kills.write(&run.output_dir, run.run_id) {
@@ -49,7 +49,7 @@ pub fn report_run(
         return Ok(ReportOutcome::Interrupted);
     };
     batch.unrecorded = unrecorded;
-    ends::fill_in(&mut batch.reports, Some(&run.end()));
+    ends::fill_in(&mut batch.reports, run.end().as_ref());
     for line in summary::of_run(&batch, &run.output_dir) {
         printer.summary(&line);
     }

@@ -299,10 +299,11 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
             lines.push(format!("{} {what}", count(number)));
         }
     };
-    counted_line(
-        outcome.unmatched_frees,
-        "frees of blocks whose allocation was not seen (a forked child frees what its parent allocated)",
-    );
+    let unseen = match report.attached {
+        true => "frees of blocks that were allocated before start()",
+        false => "frees of blocks whose allocation was not seen (a forked child frees what its parent allocated)",
+    };
+    counted_line(outcome.unmatched_frees, unseen);
     counted_line(outcome.replaced_blocks, "blocks whose free was not seen before their address was used again");
     counted_line(outcome.events_without_stack, "events whose call stack is lost");
     counted_line(outcome.unknown_records, "records of kinds that this version does not know were skipped");

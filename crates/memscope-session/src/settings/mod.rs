@@ -1,4 +1,6 @@
 //! What is meant: typed settings, with the manual's rules applied.
+pub mod allowed;
+pub mod pending;
 pub mod values;
 
 use std::ffi::OsString;
@@ -91,6 +93,14 @@ impl NpuSelection {
             Self::Set(mask) => mask,
         }
     }
+
+    pub const fn of_mask(mask: u32) -> Self {
+        match mask {
+            0 => Self::None,
+            u32::MAX => Self::All,
+            mask => Self::Set(mask),
+        }
+    }
 }
 
 /// Bits as recordings have them.
@@ -101,6 +111,10 @@ impl LevelSet {
     pub const NONE: Self = Self(0);
     pub const OP: Self = Self(level::OPERATOR);
     pub const KERNEL: Self = Self(level::KERNEL);
+
+    pub const fn of_bits(bits: u8) -> Self {
+        Self(bits)
+    }
 
     pub const fn bits(self) -> u8 {
         self.0
@@ -123,6 +137,10 @@ impl EventSet {
     pub const FREE: Self = Self(event::FREE);
     pub const LAUNCH: Self = Self(event::LAUNCH);
     pub const ACCESS: Self = Self(event::ACCESS);
+
+    pub const fn of_bits(bits: u8) -> Self {
+        Self(bits)
+    }
 
     pub const fn bits(self) -> u8 {
         self.0
@@ -206,4 +224,11 @@ pub enum LogLevel {
     #[default]
     Warn,
     Error,
+}
+
+impl LogLevel {
+    /// As recordings have them.
+    pub fn of_number(number: u8) -> Option<Self> {
+        [Self::Debug, Self::Info, Self::Warn, Self::Error].into_iter().find(|level| *level as u8 == number)
+    }
 }

@@ -5,6 +5,7 @@
 //!
 //! The loader keeps its objects in a list for debuggers (`_r_debug`), which is public and complete. They are searched in
 //! the order the loader itself would take: the global scope, which is not public, is recognised by what is in it.
+mod late;
 mod memory;
 mod symbols;
 
@@ -15,6 +16,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 use memory::Memory;
 use symbols::Tables;
+
+pub use late::{bring_forward, find_without, loader_base};
 
 /// A loaded object: the public beginning of the loader's `struct link_map`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,36 +171,46 @@ impl GlobalScope {
         Some(GlobalScope { list, count: count as u32 as usize })
     }
 
-    /// Looks for it. Carefully in any case, because most of what is there are no addresses.
     fn place(program: usize) -> Option<usize> {
+        let mut found = None;
+        GlobalScope::each_candidate(program, |memory, place, scope| {
+            found = scope.is_right(memory, program, &Object::is_ours).then_some(place);
+            found.is_some()
+        });
+        found
+    }
+
+    /// Calls `visit` with whatever may be an address and a number, and its place, until it says that this is enough. Read
+    /// carefully in any case, because most of what is there are no addresses.
+    fn each_candidate(program: usize, mut visit: impl FnMut(&mut Memory, usize, GlobalScope) -> bool) {
         const PUBLIC: usize = 40;
         const SEARCHED: usize = 1600;
         const AT_ONCE: usize = 16;
         const MOST: usize = 100_000;
         let memory = &mut Memory::careful();
         for start in (PUBLIC..SEARCHED).step_by((AT_ONCE - 1) * 8) {
-            let words = memory.read::<[usize; AT_ONCE]>(program.checked_add(start)?)?;
+            let Some(words) = memory.read::<[usize; AT_ONCE]>(program.wrapping_add(start)) else { return };
             for (number, pair) in words.windows(2).enumerate() {
                 let &[list, count] = pair else { continue };
                 let scope = GlobalScope { list, count: count as u32 as usize };
-                if list.is_multiple_of(8) && (2..MOST).contains(&scope.count) && scope.is_right(memory, program) {
-                    return Some(start + number * 8);
+                let may_be = list.is_multiple_of(8) && (2..MOST).contains(&scope.count);
+                if may_be && visit(memory, start + number * 8, scope) {
+                    return;
                 }
             }
         }
-        None
     }
 
-    fn is_right(&self, memory: &mut Memory, program: usize) -> bool {
+    fn is_right(&self, memory: &mut Memory, program: usize, is_member: &dyn Fn(&Object) -> bool) -> bool {
         if memory.read::<usize>(self.list) != Some(program) {
             return false;
         }
-        let mut ours = false;
+        let mut has_member = false;
         for number in 0..self.count {
             let Some(object) = self.object(memory, number) else { return false };
-            ours |= object.is_ours();
+            has_member |= is_member(&object);
         }
-        ours
+        has_member
     }
 
     fn object(&self, memory: &mut Memory, number: usize) -> Option<Object> {

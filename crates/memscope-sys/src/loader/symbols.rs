@@ -129,6 +129,47 @@ impl Tables {
         None
     }
 
+    /// Calls `visit` with each function that is defined here for others.
+    ///
+    /// # Safety
+    /// The object is not unloaded meanwhile.
+    pub(super) unsafe fn each_function(
+        &self,
+        memory: &mut Memory,
+        object: &Object,
+        mut visit: impl FnMut(&'static CStr, usize),
+    ) {
+        let Some((first, behind)) = self.defined(memory) else { return };
+        for symbol in first..behind {
+            let Some(head) = memory.read::<u64>(self.symbols.wrapping_add(symbol as usize * 24)) else { return };
+            // SAFETY: a symbol's name is a C string in the object's table of strings.
+            let name = unsafe { CStr::from_ptr(self.strings.wrapping_add(head as u32 as usize) as *const _) };
+            if let Some(address) = self.address(memory, object, symbol, name.to_bytes()) {
+                visit(name, address);
+            }
+        }
+    }
+
+    /// Which symbols may be defined ones.
+    fn defined(&self, memory: &mut Memory) -> Option<(u32, u32)> {
+        if self.gnu_hash == 0 {
+            return Some((1, memory.read::<u32>(self.hash.checked_add(4)?)?));
+        }
+        let [buckets, first, filter_size, _] = memory.read::<[u32; 4]>(self.gnu_hash)?;
+        let word = |memory: &mut Memory, at: usize| memory.read::<u32>(self.gnu_hash.checked_add(at.checked_mul(4)?)?);
+        let start = (filter_size as usize).checked_mul(2)?.checked_add(4)?;
+        let mut last = 0;
+        for bucket in 0..buckets as usize {
+            last = word(memory, start + bucket)?.max(last);
+        }
+        let chains = start.checked_add(buckets as usize)?;
+        // The last chain ends with a mark.
+        while word(memory, chains.checked_add(last.checked_sub(first)? as usize)?)? & 1 == 0 {
+            last = last.checked_add(1)?;
+        }
+        Some((first, last.checked_add(1)?))
+    }
+
     /// The address of symbol number `symbol` if it is called `name`, is defined here, and is not an old version of it.
     fn address(&self, memory: &mut Memory, object: &Object, symbol: u32, name: &[u8]) -> Option<usize> {
         const UNDEFINED: u64 = 0;

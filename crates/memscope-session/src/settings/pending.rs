@@ -1,12 +1,12 @@
 //! What is accepted but has no effect yet. Whoever makes one work deletes its line; the list must be empty one day.
-use memscope_session::settings::Settings;
+use super::Settings;
 
-pub(crate) struct Pending {
-    pub(crate) applies: fn(&Settings) -> bool,
-    pub(crate) note: &'static str,
+pub struct Pending {
+    pub applies: fn(&Settings) -> bool,
+    pub note: &'static str,
 }
 
-pub(crate) static PENDING: &[Pending] = &[
+pub static PENDING: &[Pending] = &[
     Pending {
         applies: |settings| settings.watch.is_some(),
         note: "--watch has no effect in this version; the program runs without watching",

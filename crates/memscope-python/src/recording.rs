@@ -1,0 +1,153 @@
+//! A recording of the process we are in, from its first `start()`.
+use std::path::{Path, PathBuf};
+
+use memscope_hook::{ALREADY_BEGUN, Api, Attachment, BEGUN};
+use memscope_session::libraries::Libraries;
+use memscope_session::record_config::{RecordConfig, new_run_id, utc_offset};
+use memscope_session::settings::{NpuSelection, Settings as RunSettings};
+use memscope_session::{environment, output_dir};
+use pyo3::prelude::*;
+
+use crate::side_keeper::{self, Answer};
+use crate::{MemScopeError, libraries, settings::Settings, table};
+
+/// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
+/// package. Gives what the user has to know.
+#[pyfunction]
+pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> PyResult<Vec<String>> {
+    let mut notes = Vec::new();
+    // Without the GIL: the loader's lock is taken, and a thread that has it may be waiting for the GIL in a constructor.
+    let begun = py.detach(|| begin(&settings.settings, &package, &mut notes));
+    let api = begun.map_err(MemScopeError::new_err)?;
+    (api.start)();
+    Ok(notes)
+}
+
+/// The end of a span: its files are written in the background. Says whether there is a recording.
+#[pyfunction]
+pub(crate) fn stop() -> bool {
+    let Some(api) = table::find() else { return false };
+    (api.stop)();
+    side_keeper::export();
+    true
+}
+
+#[pyfunction]
+pub(crate) fn step() {
+    if let Some(api) = table::find() {
+        (api.step)();
+    }
+}
+
+/// Until the files of the spans that ended are written.
+#[pyfunction]
+pub(crate) fn wait(py: Python<'_>) -> PyResult<()> {
+    /// Between two looks at what the user presses.
+    const PATIENCE_MS: i32 = 100;
+    if !side_keeper::ask() {
+        return Ok(());
+    }
+    loop {
+        match py.detach(|| side_keeper::hear(PATIENCE_MS)) {
+            Answer::Done => return Ok(()),
+            Answer::NotYet => py.check_signals()?,
+            Answer::Gone => {
+                return Err(MemScopeError::new_err(
+                    "the process that writes the files has ended; the recording is kept, write them with: msmemscope export",
+                ));
+            }
+        }
+    }
+}
+
+#[pyfunction]
+pub(crate) fn mark(message: &str) {
+    if let Some(api) = table::find() {
+        // SAFETY: bytes with their length.
+        unsafe { (api.mark)(message.as_ptr(), message.len()) };
+    }
+}
+
+/// The range's number; 0 where nothing records.
+#[pyfunction]
+pub(crate) fn range_start(message: &str) -> u64 {
+    // SAFETY: bytes with their length.
+    table::find().map_or(0, |api| unsafe { (api.range_start)(message.as_ptr(), message.len()) })
+}
+
+#[pyfunction]
+pub(crate) fn range_end(range: u64) {
+    if let Some(api) = table::find().filter(|_| range != 0) {
+        (api.range_end)(range);
+    }
+}
+
+fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
+    if table::is_of_another_version() {
+        return Err(String::from(
+            "another version of the recording library is preloaded; start the program without it",
+        ));
+    }
+    let record = RecordConfig::of(settings, new_run_id(), utc_offset()).attached();
+    if let Some(api) = table::find()
+        && tell(api, b"") == ALREADY_BEGUN
+    {
+        // The command that started the program keeps the run, or an earlier start() has begun.
+        return Ok(api);
+    }
+    output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| error.to_string())?;
+    output_dir::prepare(&settings.output_dir).map_err(|error| error.to_string())?;
+    let command = package.join("bin/msmemscope");
+    let chosen = std::env::var_os(environment::LIBRARY_DIR);
+    let found = Libraries::to_attach(chosen.as_deref(), &command, settings.devices.cpu);
+    let found = found.map_err(|error| error.to_string())?;
+    let attachment = libraries::attach(&found, table::find().is_some())?;
+    let api = table::find().ok_or("the recording library was loaded and is not found")?;
+    if settings.devices.npu != NpuSelection::None {
+        libraries::name_in_environment(&found);
+    }
+    let text = record.encode();
+    match tell(api, text.as_encoded_bytes()) {
+        BEGUN => {}
+        // The command's settings were still in the environment.
+        ALREADY_BEGUN => return Ok(api),
+        _ => {
+            let reason = "the recorder cannot begin: the kernel is too old to follow forks (4.14 is needed)";
+            return Err(String::from(reason));
+        }
+    }
+    notes.extend(what_may_be_missing(&attachment, settings.devices.cpu));
+    let log = settings.output_dir.join(format!("{}_{}.log", settings.brand.name(), std::process::id()));
+    if let Err(error) = side_keeper::start(&command, settings.brand, &text, &log) {
+        notes.push(format!(
+            "the process that writes the files cannot be started: {error}; write them afterwards with: {} export {}",
+            settings.brand.name(),
+            settings.output_dir.display()
+        ));
+    }
+    Ok(api)
+}
+
+fn tell(api: &Api, text: &[u8]) -> u32 {
+    // SAFETY: bytes with their length.
+    unsafe { (api.begin)(text.as_ptr(), text.len()) }
+}
+
+/// Where the loader of this C library is not as we know it.
+fn what_may_be_missing(attachment: &Attachment, host: bool) -> Option<String> {
+    if attachment.has_own_allocator != 0 {
+        return Some(String::from(
+            "host memory is not recorded: the program has an allocator of its own, which no library can stand in front of",
+        ));
+    }
+    let what = if host { "memory allocated by" } else { "device memory allocated through" };
+    if attachment.is_in_scope == 0 || attachment.is_proven == 0 {
+        return Some(format!(
+            "{what} libraries that are loaded from now on is not recorded: this C library's loader is not known; to record \
+             all of it, start the program with: msmemscope python …"
+        ));
+    }
+    (attachment.refused > 0).then(|| {
+        format!("{what} some libraries is not recorded: the system does not allow to change where their calls lead")
+    })
+}
