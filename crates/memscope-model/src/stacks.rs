@@ -231,6 +231,12 @@ impl Stacks {
         self.stack(c, python)
     }
 
+    /// The node of a frame that is a text, below that of its caller.
+    pub fn intern_text(&mut self, text: &str, caller: NodeId) -> NodeId {
+        let frame = self.text_frame(text);
+        self.intern_below(caller, frame)
+    }
+
     fn text_frame(&mut self, text: &str) -> Frame {
         if let Some(id) = self.text_ids.get(text) {
             return Frame::Text(*id);
@@ -260,18 +266,21 @@ impl Stacks {
 
     /// The node of the given frames, innermost first.
     pub(crate) fn intern(&mut self, frames: &[Frame]) -> NodeId {
+        frames.iter().rev().fold(NodeId::NONE, |parent, frame| self.intern_below(parent, *frame))
+    }
+
+    #[inline]
+    fn intern_below(&mut self, parent: NodeId, frame: Frame) -> NodeId {
         let Stacks { nodes, node_ids, .. } = self;
-        frames.iter().rev().fold(NodeId::NONE, |parent, frame| {
-            let node = Node { parent, frame: *frame };
-            *node_ids.entry(node).or_insert_with(|| {
-                nodes.push(node);
-                NodeId(nodes.len() as u32)
-            })
+        let node = Node { parent, frame };
+        *node_ids.entry(node).or_insert_with(|| {
+            nodes.push(node);
+            NodeId(nodes.len() as u32)
         })
     }
 
     /// The stack of two parts.
-    pub(crate) fn stack(&mut self, c: NodeId, python: NodeId) -> StackId {
+    pub fn stack(&mut self, c: NodeId, python: NodeId) -> StackId {
         let parts = Parts { c, python };
         if parts == Parts::default() {
             return StackId::NONE;

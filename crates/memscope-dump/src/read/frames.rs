@@ -1,7 +1,7 @@
 //! The table of stacks of a file: each frame once, below its caller.
 use super::cells::{Column, RowCells, number};
 use crate::rows::REFERENCE;
-use memscope_model::{StackId, Stacks};
+use memscope_model::{NodeId, StackId, Stacks};
 use rustc_hash::FxHashMap;
 
 /// Frames by their numbers, and the stacks that rows named so far.
@@ -11,6 +11,8 @@ pub(crate) struct FrameTable {
     texts: Vec<String>,
     /// By the innermost frames of both parts.
     stacks: FxHashMap<InnermostFrames, Option<StackId>>,
+    /// Frames on the way to one that is known.
+    unknown: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +21,20 @@ struct FrameBelow {
     caller: u64,
     /// Its place among the texts.
     text: usize,
+    /// Once a stack needed it.
+    known: Option<KnownFrame>,
 }
+
+/// A frame as the trace knows it.
+#[derive(Clone, Copy, Debug)]
+struct KnownFrame {
+    node: NodeId,
+    /// Frames from it outwards, itself among them.
+    depth: usize,
+}
+
+/// Stacks of more frames are cut: made-up tables must not take for ever.
+const MOST_FRAMES: usize = 1024;
 
 /// The frames that a row names; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,7 +62,7 @@ impl FrameTable {
                 self.texts.len() - 1
             }
         };
-        self.frames.insert(id, FrameBelow { caller, text });
+        self.frames.insert(id, FrameBelow { caller, text, known: None });
     }
 
     /// The stack of these frames; `None` if one is not in the table.
@@ -55,33 +70,56 @@ impl FrameTable {
         if let Some(known) = self.stacks.get(&innermost) {
             return *known;
         }
-        let stack = self.is_whole(innermost.python) && self.is_whole(innermost.c);
-        let stack = stack.then(|| stacks.intern_texts(self.way(innermost.c), self.way(innermost.python)));
+        let c = self.part(innermost.c, stacks);
+        let python = self.part(innermost.python, stacks);
+        let stack = c.zip(python).map(|(c, python)| stacks.stack(c, python));
         self.stacks.insert(innermost, stack);
         stack
     }
 
-    /// From a frame outwards.
-    fn way(&self, innermost: u64) -> impl Iterator<Item = &str> {
+    /// One part of a stack, from its innermost frame outwards. Stacks share most of their frames, so each is looked up once.
+    fn part(&mut self, innermost: u64, stacks: &mut Stacks) -> Option<NodeId> {
         let mut at = innermost;
-        std::iter::from_fn(move || {
+        self.unknown.clear();
+        let mut caller = loop {
+            if at == 0 {
+                break KnownFrame { node: NodeId::NONE, depth: 0 };
+            }
             let frame = self.frames.get(&at)?;
+            if let Some(known) = frame.known {
+                break known;
+            }
+            self.unknown.push(at);
             at = frame.caller;
-            Some(self.texts[frame.text].as_str())
-        })
-    }
-
-    /// As far as a stack is looked at: made-up tables must not take for ever.
-    fn is_whole(&self, innermost: u64) -> bool {
-        const MOST_FRAMES: usize = 1024;
-        let mut at = innermost;
-        for _ in 0..MOST_FRAMES {
-            match self.frames.get(&at) {
-                Some(frame) => at = frame.caller,
-                None => return at == 0,
+            if self.unknown.len() == MOST_FRAMES {
+                break KnownFrame { node: NodeId::NONE, depth: 0 };
+            }
+        };
+        if caller.depth + self.unknown.len() > MOST_FRAMES {
+            return Some(self.cut(innermost, stacks));
+        }
+        // What was cut off has no place among others' frames.
+        let is_whole = at == 0 || caller.depth > 0;
+        while let Some(id) = self.unknown.pop() {
+            let frame = self.frames.get_mut(&id)?;
+            let node = stacks.intern_text(&self.texts[frame.text], caller.node);
+            caller = KnownFrame { node, depth: caller.depth + 1 };
+            if is_whole {
+                frame.known = Some(caller);
             }
         }
-        true
+        Some(caller.node)
+    }
+
+    /// The innermost frames of what is too deep.
+    fn cut(&mut self, innermost: u64, stacks: &mut Stacks) -> NodeId {
+        let mut at = innermost;
+        let mut texts = Vec::with_capacity(MOST_FRAMES);
+        while let Some(frame) = self.frames.get(&at).filter(|_| texts.len() < MOST_FRAMES) {
+            texts.push(frame.text);
+            at = frame.caller;
+        }
+        texts.iter().rev().fold(NodeId::NONE, |caller, text| stacks.intern_text(&self.texts[*text], caller))
     }
 }
 
