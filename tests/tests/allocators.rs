@@ -32,13 +32,14 @@ fn every_call_of_the_malloc_family_is_recorded_for_what_it_did() {
                 let (_, size) = addresses.remove(found.expect("a free has an allocation"));
                 format!("-{size}")
             }
+            EventKind::HostRefused { call, .. } => format!("no {call:?}"),
             other => format!("{other:?}"),
         })
         .collect();
     assert_eq!(
         passage.join(" "),
-        "+0 -0 +100 -100 +200 -200 +300 -300 +400 -400 +500 +640 +700 +800 +900 +1000 -1000 +2000 \
-         -500 -640 -700 -800 -900 -2000 +1000 -1000"
+        "+0 -0 +100 -100 +200 -200 +300 no Realloc -300 +400 -400 no Calloc no Malloc +500 +640 +700 +800 +900 +1000 -1000 \
+         +2000 no Reallocarray -500 -640 -700 -800 -900 -2000 +1000 -1000"
     );
     assert_eq!((process.tally(24), process.tally(48)), ((200_000, 200_000, 0), (200_000, 200_000, 0)));
 }

@@ -193,6 +193,8 @@ proptest! {
     fn spool_csv_and_database_have_the_same_leaks(
         events in proptest::collection::vec((0u8..10, 0u64..10, 1u64..5000, 1u32..6), 1..120),
     ) {
+        // Without memory there are no files to read back.
+        prop_assume!(events.iter().any(|(kind, ..)| *kind > 1));
         let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
         let lane = script(&mut spool);
         let mut live = std::collections::BTreeSet::new();
@@ -209,7 +211,6 @@ proptest! {
             }
         }
         let directory = written(&mut spool, root.path());
-        prop_assume!(leaks(&directory) != Value::Null);
         let expected = leaks(&directory);
         for format in [Format::Csv, Format::Db] {
             prop_assert_eq!(&leaks(&exported(&directory, root.path(), format)), &expected, "{:?}", format);
