@@ -125,11 +125,26 @@ fn ways_of_one_line_are_one_leak_and_the_pool_comes_before_the_driver() {
         (Some("0x100000"), &json!(4096), &json!(1))
     );
     assert_eq!(first["stack"].as_array().unwrap().len(), 3);
-    assert_eq!(found["steps"], json!({ "begun": 13, "ended": 12, "per_place": 1, "too_few": false }));
+    assert_eq!(found["steps"], json!({ "begun": 13, "ended": 12, "per_place": 1 }));
+    assert_eq!(found["too_short"], false);
 }
 
 #[test]
-fn lines_name_what_grows_first_and_say_nothing_after_a_run_in_which_nothing_does() {
+fn of_a_run_of_no_time_it_is_not_said_that_nothing_grows() {
+    let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
+    let lane = script(&mut spool);
+    for number in 0..500 {
+        spool.alloc(lane, 1000 + number, 0x10_0000 + number * 64, 64, 3);
+    }
+    let directory = written(&mut spool, root.path());
+    assert_eq!(leaks(&directory)["too_short"], true);
+    let [full, brief] = [Detail::Full, Detail::Brief].map(|detail| lines(&directory, &Wishes::default(), detail));
+    assert!(full.starts_with("leaks: the run is too short to tell what grows;") && !full.contains("nothing"), "{full}");
+    assert_eq!(brief, "");
+}
+
+#[test]
+fn lines_name_what_grows_first_and_after_a_run_whether_anything_does() {
     let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
     leaking(&mut spool);
     let directory = written(&mut spool, root.path());
@@ -147,7 +162,15 @@ leaks: 2 call sites grow, over 12 steps, alive at the end:
     let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
     let lane = script(&mut spool);
     spool.alloc(lane, 10, 0x1000, 64, 2).system(lane, 20, SystemKind::Step, 1);
-    assert_eq!(lines(&written(&mut spool, root.path()), &Wishes::default(), Detail::Brief), "");
+    assert_eq!(lines(&written(&mut spool, root.path()), &Wishes::default(), Detail::Brief), "", "too few steps");
+    let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
+    let lane = script(&mut spool);
+    spool.alloc(lane, 10, 0x1000, 64, 2);
+    for step in 1..=20 {
+        spool.system(lane, 20 * step, SystemKind::Step, step);
+    }
+    let brief = lines(&written(&mut spool, root.path()), &Wishes::default(), Detail::Brief);
+    assert_eq!(brief.trim_end(), "leaks: nothing grows over 20 steps");
 }
 
 #[test]

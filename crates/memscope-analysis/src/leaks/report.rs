@@ -2,7 +2,7 @@
 use super::row::LiveRow;
 use super::run::{Made, Moments};
 use super::search::{ChosenTime, SourceTally};
-use super::verdict::{Course, Growth, Verdict, growth, least_growth};
+use super::verdict::{Course, FEWEST_MOMENTS, Growth, Verdict, growth, least_growth};
 use memscope_model::{Block, Device, NameId, OwnerId, Pool, StackId, TimestampNs};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -124,6 +124,11 @@ pub struct SourcesTogether {
 }
 
 impl LeakReport {
+    /// Whether there are too few moments to say what grows.
+    pub fn is_too_short(&self) -> bool {
+        self.places < FEWEST_MOMENTS
+    }
+
     /// The most that was in use of a pool.
     pub fn peak(&self, device: Device, pool: Pool) -> u64 {
         self.peaks.iter().find(|(of, _)| *of == (device, pool)).map_or(0, |(_, peak)| *peak)

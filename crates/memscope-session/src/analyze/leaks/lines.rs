@@ -20,7 +20,7 @@ pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<String> 
         let Some(steps) = &leaks.steps else { return Vec::new() };
         if growing.is_empty() && leaks.freed_late.is_empty() {
             let told = format!("leaks: nothing grows over {}", counted(u64::from(steps.ended), "step", "steps"));
-            return if steps.too_few { Vec::new() } else { vec![layout.fit(&told).into_owned()] };
+            return if leaks.too_short { Vec::new() } else { vec![layout.fit(&told).into_owned()] };
         }
     }
     let mut lines = vec![layout.emphasised(&layout.fit(&headline(leaks, growing.len())), Emphasis::Heading)];
@@ -55,7 +55,8 @@ impl Leaks {
 fn headline(leaks: &Leaks, growing: usize) -> String {
     let end = if leaks.until_main_returned { "when main returned" } else { "at the end" };
     let seen = match &leaks.steps {
-        Some(steps) if steps.too_few => {
+        None if leaks.too_short => format!("the run is too short to tell what grows; what was alive {end}"),
+        Some(steps) if leaks.too_short => {
             let ended = counted(u64::from(steps.ended), "step", "steps");
             format!("{ended} ended: too few to tell what grows; what outlived its step and was alive {end}")
         }
@@ -65,6 +66,7 @@ fn headline(leaks: &Leaks, growing: usize) -> String {
         ),
     };
     match growing {
+        0 if leaks.too_short => format!("leaks: {seen}:"),
         0 => format!("leaks: nothing grows, {seen}:"),
         number => format!(
             "leaks: {} {}, {seen}:",

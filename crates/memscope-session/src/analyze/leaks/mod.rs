@@ -7,7 +7,6 @@ use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use crate::views::names::FrameId;
 use crate::views::profile::site_of;
-use memscope_analysis::leaks::verdict::FEWEST_MOMENTS;
 use memscope_analysis::leaks::{LeakReport, LeakSearch, LeakSource, LeakedBlock, RunParts, SourcesTogether, Verdict};
 use memscope_model::{Device, Names, OwnerId, Pool, TraceSink};
 use rustc_hash::FxHashMap;
@@ -66,6 +65,8 @@ pub struct Leaks {
     pub steps: Option<StepsTold>,
     /// Nanoseconds of a part of the time, if there are no steps.
     pub part_ns: Option<u64>,
+    /// There are too few steps, or too little time, to say what grows.
+    pub too_short: bool,
     /// Whether the end is when a Python program's own code had ended.
     pub until_main_returned: bool,
     /// What grows first, fastest first; then what is kept and what is carried, most bytes first, but what was made in the first
@@ -84,8 +85,6 @@ pub struct StepsTold {
     pub ended: u32,
     /// Steps of one place of `per_step`: more than one only in runs of more than 1024.
     pub per_place: u32,
-    /// There are too few to say what grows.
-    pub too_few: bool,
 }
 
 /// Memory of one call site, or, without call stacks, of one owner.
@@ -236,13 +235,11 @@ impl Leaks {
             .collect();
         freed_late.sort_by_key(|late| Reverse(late.growth.bytes));
         let (steps, part_ns) = match found.parts {
-            RunParts::Steps { begun, ended, per_place } => {
-                let too_few = (ended as usize) < FEWEST_MOMENTS;
-                (Some(StepsTold { begun, ended, per_place, too_few }), None)
-            }
+            RunParts::Steps { begun, ended, per_place } => (Some(StepsTold { begun, ended, per_place }), None),
             RunParts::Time { per_place, .. } => (None, Some(per_place)),
         };
-        Leaks { steps, part_ns, until_main_returned: found.main_returned.is_some(), leaks, left_out, freed_late }
+        let (too_short, until_main_returned) = (found.is_too_short(), found.main_returned.is_some());
+        Leaks { steps, part_ns, too_short, until_main_returned, leaks, left_out, freed_late }
     }
 }
 
