@@ -60,7 +60,7 @@ impl AnalyzeDraft {
     }
 
     /// Words that name an analysis name it, whatever files there are; `./leaks` is a file.
-    pub(crate) fn settings(&self, operands: Vec<OsString>, json: bool) -> AnalyzeSettings {
+    pub(crate) fn settings(&self, operands: &[OsString], json: bool) -> AnalyzeSettings {
         let (mut paths, mut named, mut wishes) = (Vec::new(), Vec::new(), self.wishes.clone());
         for operand in operands {
             let word = operand.to_str().unwrap_or_default();

@@ -94,7 +94,7 @@ fn foreign_to_runs(option: &GivenOption) -> UsageError {
 
 fn sub_command(
     spec: &'static SubCommandSpec,
-    mut operands: Vec<OsString>,
+    operands: Vec<OsString>,
     given: &[GivenOption],
     draft: &Draft,
     brand: Brand,
@@ -115,27 +115,8 @@ fn sub_command(
     if operands.len() > most {
         return Err(wrong(format!("{} is too much", quoted(&operands[most]))));
     }
-    if spec.id == SubCommand::Analyze {
-        let mut settings = draft.analyze.settings(operands, draft.view.json());
-        settings.wishes.at = draft.view.moment().map_err(wrong_use)?;
-        if settings.paths.is_empty() {
-            return Err(wrong(String::from("none was given")));
-        }
-        if let Some(missing) = settings.paths.iter().find(|path| !path.exists()) {
-            return Err(wrong(format!("{} does not exist", quoted(missing))));
-        }
-        if settings.wishes.marks.as_ref().is_some_and(|marks| marks.text.is_empty()) {
-            return Err(wrong(String::from("--start-index counts the marks of a text: give it with --mstx-info=TEXT")));
-        }
-        if settings.write && settings.named != [Kind::Inefficient] {
-            return Err(UsageError::WriteOfWhat);
-        }
-        return Ok(Intent::Analyze(settings));
-    }
+    let operand = || operands.first().cloned().ok_or_else(|| wrong(String::from("none was given")));
     let second = operands.get(1).cloned();
-    operands.truncate(1);
-    let operand = operands.pop();
-    let operand = || operand.clone().ok_or_else(|| wrong(String::from("none was given")));
     let directory = || {
         let path = PathBuf::from(operand()?);
         if path.is_dir() { Ok(path) } else { Err(wrong(format!("{} is no directory", quoted(&path)))) }
@@ -176,7 +157,23 @@ fn sub_command(
             let process = operand()?.to_str().and_then(Watched::parse);
             Intent::SideKeeper(process.ok_or_else(|| wrong(String::from("something else was given")))?)
         }
-        SubCommand::Analyze => unreachable!("was told apart above"),
+        SubCommand::Analyze => {
+            let mut settings = draft.analyze.settings(&operands, draft.view.json());
+            settings.wishes.at = draft.view.moment().map_err(wrong_use)?;
+            if settings.paths.is_empty() {
+                return Err(wrong(String::from("none was given")));
+            }
+            if let Some(missing) = settings.paths.iter().find(|path| !path.exists()) {
+                return Err(wrong(format!("{} does not exist", quoted(missing))));
+            }
+            if settings.wishes.marks.as_ref().is_some_and(|marks| marks.text.is_empty()) {
+                return Err(UsageError::StartIndexOfWhat);
+            }
+            if settings.write && settings.named != [Kind::Inefficient] {
+                return Err(UsageError::WriteOfWhat);
+            }
+            Intent::Analyze(settings)
+        }
     })
 }
 

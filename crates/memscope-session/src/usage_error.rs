@@ -36,6 +36,8 @@ pub enum UsageError {
         "'export' writes files, so --data-format=none means nothing there; write --data-format={formats}, or for the summary alone: {command} info"
     )]
     NothingToExport { command: &'static str, formats: String },
+    #[error("--start-index counts the marks of a text; give that with --mstx-info=TEXT")]
+    StartIndexOfWhat,
     #[error("--write adds what inefficient finds, and nothing else; write: analyze FILE inefficient --write")]
     WriteOfWhat,
     #[error("--compare needs --input; allowed: {allowed}")]
