@@ -26,8 +26,8 @@ pub(crate) fn can_read(object: usize, bytes: usize) -> bool {
 /// A vector's beginning and number of elements of that size; `None` if it is none.
 pub(crate) fn elements(begin: usize, end: usize, size: usize, most: usize) -> Option<(usize, usize)> {
     let bytes = end.checked_sub(begin)?;
-    let number = bytes / size;
-    (bytes.is_multiple_of(size) && number <= most && (begin != 0 || number == 0)).then_some((begin, number))
+    let number = bytes.checked_div(size)?;
+    (bytes == number * size && number <= most && (begin != 0 || number == 0)).then_some((begin, number))
 }
 
 #[cfg(test)]
