@@ -64,7 +64,8 @@ unsafe extern "C" fn began(address: usize) {
     match OPERATORS.find(schema.address(), || schema.identity(), EPOCH.load(Relaxed), || call.facts()) {
         Found::Known(_, facts) if facts.kind == Kind::Composite => {}
         Found::Known(name, facts) => begin(&call, name, &facts, || schema.text()),
-        Found::Refused => refuted(),
+        // torch's objects are not laid out as its version says.
+        Found::Refused => TRUST.refute(),
         Found::Full => {}
     }
 }
@@ -77,7 +78,7 @@ fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl FnOnce(
     if accesses {
         call.each_input(facts, &TRUST, |what, seen| given.add(what, &seen));
         if TRUST.is_refuted() {
-            return refuted();
+            return;
         }
         if given.stands_for_others() {
             return;
@@ -102,6 +103,10 @@ fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl FnOnce(
 /// Of a torch that is not as we know it.
 #[cold]
 fn began_by_name(call: &RecordFunction<'_>) {
+    static IS_NOTED: AtomicBool = AtomicBool::new(false);
+    if !IS_NOTED.swap(true, Relaxed) {
+        hidden(|_| aten::note_unknown_torch());
+    }
     let Some(text) = call.operator_name() else { return };
     let key = key_of_name(text.bytes());
     // Whatever these say, no tensor is looked at.
@@ -110,13 +115,6 @@ fn began_by_name(call: &RecordFunction<'_>) {
     let (place, device, is_wanted) = (call.address() + SUBJECT, LogicalDevice::UNKNOWN, LAUNCHES.load(Relaxed));
     let operator = Operator { place, name, device, flags: 0, is_wanted };
     hidden(|guard| aten::begin(guard, &operator, || text, |_| {}));
-}
-
-/// torch's objects are not laid out as its version says.
-#[cold]
-fn refuted() {
-    TRUST.refute();
-    hidden(|_| aten::note_unknown_torch());
 }
 
 unsafe extern "C" fn ended(address: usize, _context: usize) {
