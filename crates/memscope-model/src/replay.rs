@@ -590,6 +590,12 @@ impl Replay {
             EventKind::AtenOperatorStart { .. } | EventKind::AtenOperatorEnd { .. } | EventKind::AtenAccess { .. } => {
                 self.enter_aten(now, kind, lane, sink)
             }
+            EventKind::LabelStart { .. }
+            | EventKind::LabelEnd { .. }
+            | EventKind::LabelBlock { .. }
+            | EventKind::FunctionStart { .. }
+            | EventKind::FunctionEnd { .. }
+            | EventKind::ToldSnapshot { .. } => ControlFlow::Continue(()),
         }
     }
 

@@ -22,7 +22,8 @@ pub use memscope_format::record::{
     UNKNOWN_DEVICE,
 };
 pub use memscope_format::record::{
-    DevAddr, FrameRecord, HostAddr, HostCall, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice, StackRef,
+    DevAddr, FrameRecord, HostAddr, HostCall, LabelLevel, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice,
+    StackRef,
 };
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -445,6 +446,30 @@ impl SpoolBuilder {
 
     pub fn aten_name(&mut self, lane: LaneNumber, id: u32, text: &str) -> &mut Self {
         self.definition(lane, &Extended::AtenName { id, text: text.as_bytes() })
+    }
+
+    pub fn label_name(&mut self, lane: LaneNumber, id: u32, text: &str) -> &mut Self {
+        self.definition(lane, &Extended::LabelName { id, text: text.as_bytes() })
+    }
+
+    /// `label` is the number of a name that was defined before, here and below.
+    pub fn label_start(&mut self, lane: LaneNumber, ticks: u64, level: LabelLevel, label: u32) -> &mut Self {
+        self.record(lane, ticks, &Extended::LabelStart { level, label })
+    }
+
+    pub fn label_end(&mut self, lane: LaneNumber, ticks: u64, level: LabelLevel, label: u32) -> &mut Self {
+        self.record(lane, ticks, &Extended::LabelEnd { level, label })
+    }
+
+    pub fn label_block(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        level: LabelLevel,
+        label: u32,
+        address: u64,
+    ) -> &mut Self {
+        self.record(lane, ticks, &Extended::LabelBlock { level, label, address: DevAddr(address) })
     }
 
     /// `name` is the number of a name that was defined before.
