@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, Optional, Sequence, Set
 
 from . import notes
 
-#: Called with the name and the module itself.
-WhenImported = Callable[[str, ModuleType], None]
+#: Called with the name, the module itself and whether all of its code has run.
+WhenImported = Callable[[str, ModuleType, bool], None]
 
 
 class _Finder:
@@ -26,6 +26,8 @@ class _Finder:
         self.wanted: Dict[str, WhenImported] = {}
         #: Names that a thread is asking the other finders for.
         self.asking = threading.local()
+        #: Modules whose code was running when they became of interest: looked at again as soon as there is an occasion.
+        self.half_run: Set[str] = set()
 
     def find_spec(
         self, fullname: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
@@ -91,18 +93,19 @@ def _wrap_method(loader: Any, method: str, module_of: Callable[[Any], Any], full
         # Modules may put something else in their place while they run.
         module = sys.modules.get(fullname) or module_of(argument)
         if module is not None:
-            _tell(fullname, module)
+            _tell(fullname, module, True)
+        _look_again()
         return result
 
     setattr(loader, method, run_and_tell)
 
 
-def _tell(fullname: str, module: ModuleType) -> None:
+def _tell(fullname: str, module: ModuleType, is_run: bool) -> None:
     when_imported = _finder.wanted.get(fullname)
     if when_imported is None:
         return
     try:
-        when_imported(fullname, module)
+        when_imported(fullname, module, is_run)
     except Exception as error:
         notes.failed(f"hooking {fullname}", error)
 
@@ -112,14 +115,27 @@ def watch(fullname: str, when_imported: WhenImported) -> None:
     _finder.wanted[fullname] = when_imported
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+    _look_again()
     module = sys.modules.get(fullname)
     if module is None:
         return
     if _is_not_run_yet(module):
         spec = object.__getattribute__(module, "__spec__")
         _tell_when_run(spec.loader, fullname)
-    else:
-        _tell(fullname, module)
+        return
+    is_run = not _is_running(module)
+    if not is_run:
+        _finder.half_run.add(fullname)
+    _tell(fullname, module, is_run)
+
+
+def _look_again() -> None:
+    for fullname in list(_finder.half_run):
+        module = sys.modules.get(fullname)
+        if module is None or not _is_running(module):
+            _finder.half_run.discard(fullname)
+            if module is not None:
+                _tell(fullname, module, True)
 
 
 def _is_not_run_yet(module: ModuleType) -> bool:
@@ -127,14 +143,15 @@ def _is_not_run_yet(module: ModuleType) -> bool:
     return type(module).__module__ == "importlib.util" and type(module).__name__ == "_LazyModule"
 
 
-def is_being_imported(module: ModuleType) -> bool:
-    """Its code is running, so that what it lacks may still come."""
+def _is_running(module: ModuleType) -> bool:
+    """What it lacks may still come."""
     return bool(getattr(module.__dict__.get("__spec__"), "_initializing", False))
 
 
 def unwatch_all() -> None:
     """No module is of interest any more; the finder is gone."""
     _finder.wanted.clear()
+    _finder.half_run.clear()
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
 

@@ -9,6 +9,8 @@ COMPONENT = 1
 PROCESS = 2
 DETAIL_1 = 3
 DETAIL_2 = 4
+#: No part of the text: what the thread is about, from which readers of a recording conclude what its memory is for.
+PHASE = 6
 
 #: Level and text of each label that belongs together.
 Labels = Tuple[Tuple[int, str], ...]

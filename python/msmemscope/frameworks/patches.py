@@ -176,11 +176,9 @@ def _find_or_make(module: ModuleType, path: str) -> Patch:
     for patch in _patches:
         if patch.owner is owner and patch.replacement is original:
             return patch
+    # By another name, or inherited from a class that has hooks: this one has hooks of its own around the same function.
     alias = next((patch for patch in _patches if patch.replacement is original), None)
     patch = Patch(f"{module.__name__}.{path}", owner, name, is_own, alias.original if alias else original)
-    if alias is not None:
-        # The same function by another name, imported after it was hooked: this name too is to be as it was without us.
-        patch.hooks = alias.hooks
     patch.put_in_place()
     _patches.append(patch)
     return patch
@@ -207,6 +205,10 @@ def unhook(is_unwanted: Callable[[Hook], bool]) -> None:
     """Takes these hooks off; a function without any is again the object it was."""
     with _lock:
         for patch in reversed(_patches[:]):
+            for hook in filter(is_unwanted, patch.hooks):
+                removed = getattr(hook, "removed", None)
+                if removed is not None:
+                    removed()
             patch.hooks = tuple(hook for hook in patch.hooks if not is_unwanted(hook))
             if not patch.hooks:
                 patch.take_off()

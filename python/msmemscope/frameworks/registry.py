@@ -134,7 +134,7 @@ def _watch(modules: Iterable[str]) -> None:
         imports.watch(module, _when_imported)
 
 
-def _when_imported(name: str, module: ModuleType) -> None:
+def _when_imported(name: str, module: ModuleType, is_run: bool) -> None:
     with _wanted.lock:
         hooks = list(_wanted.chosen.get(name, ()))
         rows = list(_wanted.automatic.get(name, ()))
@@ -148,7 +148,7 @@ def _when_imported(name: str, module: ModuleType) -> None:
             patches.hook(module, hook.target.path, hook)
         except patches.NotThere as reason:
             missing.append(str(reason))
-    if missing and not imports.is_being_imported(module):
+    if missing and is_run:
         notes.tell_once(f"not all of {name} is hooked, its memory will lack labels or snapshots: it {'; it '.join(missing)}")
 
 
