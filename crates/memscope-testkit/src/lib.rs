@@ -381,7 +381,13 @@ impl SpoolBuilder {
 
     /// Another profiler holds the callbacks.
     pub fn profiling_taken(&mut self) -> &mut Self {
-        self.header_u32(offset_of!(ProcessHeader, notes), layout::notes::PROFILING_TAKEN);
+        self.note(layout::notes::PROFILING_TAKEN)
+    }
+
+    fn note(&mut self, bits: u32) -> &mut Self {
+        let offset = offset_of!(ProcessHeader, notes);
+        let known: [u8; 4] = std::array::from_fn(|index| self.header[offset + index]);
+        self.header_u32(offset, u32::from_le_bytes(known) | bits);
         self
     }
 
@@ -469,6 +475,7 @@ impl SpoolBuilder {
         label: u32,
         address: u64,
     ) -> &mut Self {
+        self.note(layout::notes::BLOCK_LABELS);
         self.record(lane, ticks, &Extended::LabelBlock { level, label, address: DevAddr(address) })
     }
 
