@@ -15,5 +15,18 @@ traces.
 from . import mstx
 from ._native import MemScopeError, __version__
 from ._recording import MemScopeWarning, config, start, step, stop, wait
+from .frameworks import cleanup_framework_hooks, init_framework_hooks
 
-__all__ = ["MemScopeError", "MemScopeWarning", "__version__", "config", "mstx", "start", "step", "stop", "wait"]
+__all__ = [
+    "MemScopeError",
+    "MemScopeWarning",
+    "__version__",
+    "cleanup_framework_hooks",
+    "config",
+    "init_framework_hooks",
+    "mstx",
+    "start",
+    "step",
+    "stop",
+    "wait",
+]

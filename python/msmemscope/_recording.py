@@ -127,7 +127,12 @@ def start() -> None:
             notes += _missed_pools()
         notes += _native.start(settings, _PACKAGE)
         _recording.begun_with = _recording.words
+        decompose = settings.decompose
     _warn(notes)
+    if decompose:
+        from .frameworks import registry
+
+        registry.begin()
 
 
 def stop() -> None:
@@ -136,6 +141,9 @@ def stop() -> None:
     What is allocated from here on is not traced; what was allocated before is still followed to its end, so that it is no
     leak if it is freed later.
     """
+    registry = sys.modules.get(f"{__package__}.frameworks.registry")
+    if registry is not None:
+        registry.end()
     _native.stop()
 
 

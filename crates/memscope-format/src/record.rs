@@ -315,6 +315,34 @@ impl TensorOwner {
     }
 }
 
+/// Where a label stands in the text of an owner. On each level but the last, one label counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum LabelLevel {
+    Framework = 0,
+    Component = 1,
+    Process = 2,
+    Detail1 = 3,
+    Detail2 = 4,
+    /// The user's own, as deep as they are nested.
+    User = 5,
+}
+
+impl LabelLevel {
+    pub const ALL: [LabelLevel; 6] = [
+        LabelLevel::Framework,
+        LabelLevel::Component,
+        LabelLevel::Process,
+        LabelLevel::Detail1,
+        LabelLevel::Detail2,
+        LabelLevel::User,
+    ];
+
+    pub fn from_code(code: u8) -> Option<LabelLevel> {
+        LabelLevel::ALL.get(code as usize).copied()
+    }
+}
+
 /// No tensor of ATB has more dimensions.
 pub const MOST_DIMENSIONS: usize = 8;
 

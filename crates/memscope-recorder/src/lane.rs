@@ -7,6 +7,7 @@ use crate::atb::LastPath;
 use crate::clock;
 use crate::config::{Config, Wanted};
 use crate::control;
+use crate::labels::LabelNames;
 use crate::process::{self, MAX_LANES, Process};
 use crate::slot::{self, Guard, Progress, Slot};
 use crate::stacks::StackCapture;
@@ -44,6 +45,8 @@ pub(crate) struct Lane {
     pub(crate) writer: Writer,
     /// Null where neither stacks nor paths are asked for.
     tables: *mut Tables,
+    /// Null until the lane's first label.
+    pub(crate) labels: *mut LabelNames,
     wants_stacks: bool,
     owner: AtomicU32,
 }
@@ -203,6 +206,7 @@ pub(crate) unsafe fn recover(lane: *mut Lane, missing: impl FnOnce(usize) -> u64
 pub(crate) struct Interrupted {
     writer: MaybeUninit<Writer>,
     tables: *mut Tables,
+    labels: *mut LabelNames,
     wants_stacks: bool,
 }
 
@@ -216,7 +220,7 @@ pub(crate) unsafe fn interrupted(lane: *const Lane) -> Option<Interrupted> {
         let lane = lane.as_ref().filter(|lane| lane.owner.load(Relaxed) != 0)?;
         let mut writer = MaybeUninit::uninit();
         ptr::copy_nonoverlapping(&raw const lane.writer, writer.as_mut_ptr(), 1);
-        Some(Interrupted { writer, tables: lane.tables, wants_stacks: lane.wants_stacks })
+        Some(Interrupted { writer, tables: lane.tables, labels: lane.labels, wants_stacks: lane.wants_stacks })
     }
 }
 
@@ -229,6 +233,7 @@ pub(crate) unsafe fn put_back(lane: *mut Lane, interrupted: &Interrupted) {
     unsafe {
         ptr::copy_nonoverlapping(interrupted.writer.as_ptr(), ptr::addr_of_mut!((*lane).writer), 1);
         (*lane).tables = interrupted.tables;
+        (*lane).labels = interrupted.labels;
         (*lane).wants_stacks = interrupted.wants_stacks;
         (*lane).writer.pretend();
     }

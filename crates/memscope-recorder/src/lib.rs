@@ -29,6 +29,7 @@ mod files;
 pub mod forks;
 mod keeper;
 pub mod kernel;
+pub mod labels;
 mod lane;
 mod path;
 mod placement;

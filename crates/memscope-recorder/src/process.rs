@@ -580,6 +580,13 @@ impl Process {
         self.header().notes.fetch_or(bits, Relaxed);
     }
 
+    /// As [`Process::note`], for what is said again and again: only the first time takes the header from other threads.
+    pub(crate) fn note_once(&self, bits: u32) {
+        if self.header().notes.load(Relaxed) & bits != bits {
+            self.note(bits);
+        }
+    }
+
     /// Python was loaded while the process ran.
     pub(crate) fn note_python(&self, version: u32, bits: u32) {
         self.header().python_version.store(version, Relaxed);
