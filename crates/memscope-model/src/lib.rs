@@ -33,6 +33,7 @@ mod facts;
 mod host_books;
 mod kernel_books;
 mod lane;
+mod last_frees;
 mod ledger;
 mod names;
 mod operators;
