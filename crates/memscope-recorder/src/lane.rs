@@ -11,6 +11,7 @@ use crate::labels::LabelNames;
 use crate::process::{self, MAX_LANES, Process};
 use crate::slot::{self, Guard, Progress, Slot};
 use crate::stacks::StackCapture;
+use crate::storage;
 use crate::writer::Writer;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -295,9 +296,12 @@ pub fn host_protect(guard: &Guard<'_>, address: usize, size: usize, protection: 
     });
 }
 
-/// Host memory was asked for and not to be had. `flag` as in the record.
+/// Host memory was asked for and not to be had. `flag` as in the record. What torch asks for a storage is told by its own answer.
 #[cold]
 pub fn host_refused(guard: &Guard<'_>, call: HostCall, size: usize, flag: u64) {
+    if storage::is_in_request(guard.entry().stack_pointer) {
+        return;
+    }
     record(guard.entry(), 1, |lane, ticks, stack| {
         lane.writer.extended_event(ticks, &Extended::HostRefused { call, size: size as u64, flag, stack });
     });

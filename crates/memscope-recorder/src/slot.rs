@@ -5,6 +5,7 @@
 //! the initial-exec model; the library is always preloaded, so the static TLS block has room for it.
 use crate::device::LogicalDevice;
 use crate::lane::{self, Entry, Lane};
+use crate::storage::Request;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr;
@@ -40,6 +41,7 @@ pub struct Slot {
     /// A window that was mapped and is not yet a lane's, and its length; 0 for none. A forked child does not have it.
     pub(crate) coming: usize,
     pub(crate) coming_length: usize,
+    pub(crate) storage_request: Request,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.

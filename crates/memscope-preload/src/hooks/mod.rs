@@ -7,10 +7,11 @@ mod mstx;
 mod process;
 mod runtime;
 mod sandbox;
+mod torch;
 
 use crate::api;
 use crate::original::{
-    ACL, ACL_ABSENT, ACL_IMPLEMENTATION, ACL_LAUNCH_ABSENT, ATB, DRIVER, DRIVER_ABSENT, FAILED, LIBC, Original,
+    ACL, ACL_ABSENT, ACL_IMPLEMENTATION, ACL_LAUNCH_ABSENT, ATB, C10, DRIVER, DRIVER_ABSENT, FAILED, LIBC, Original,
     RUNTIME, RUNTIME_ABSENT,
 };
 use core::ffi::{c_char, c_int, c_long, c_void};
@@ -96,6 +97,10 @@ memscope_hook::hooks! {
         InRange is _ZN3atb5Probe21IsExecuteCountInRangeEm(count: u64), in ATB => atb::probe::in_range;
         SaveDescription is _ZN3atb5Probe16IsSaveTensorDescEv(), in ATB => atb::probe::save_description;
         RunnerSaves is _ZNK3atb6Runner12IsSaveTensorEv(runner: usize), in ATB => atb::probe::runner_saves;
+
+        AllocCpu is _ZN3c109alloc_cpuEm(size: usize), in C10
+            => torch::allocate_storage, torch::allocated_storage, torch::refused_storage;
+        FreeCpu is _ZN3c108free_cpuEPv(address: usize), in C10 => torch::free_storage;
     }
     chosen {
         prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int,
