@@ -7,6 +7,7 @@ use memscope_format::decode::Spool;
 use memscope_format::layout;
 use memscope_format::settings::RecordSettings;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 /// A process directory, opened: a [`TraceSource`].
 pub struct Process {
     spool: Arc<Spool>,
+    /// The only time between `start` and `stop` that counts.
+    span: Option<NonZeroU32>,
     /// While a pass is under way it has them.
     stacks: Stacks,
     pass: Pass,
@@ -40,7 +43,13 @@ impl Process {
         };
         let spool = Arc::new(Spool::open(&spool)?);
         let stacks = no_stacks(&spool.process().settings());
-        Ok(Process { spool, stacks, pass: Pass::Before })
+        Ok(Process { spool, span: None, stacks, pass: Pass::Before })
+    }
+
+    /// From the next pass on, only what happens from the `start` of this number, from 1, to the next `stop` is chosen, and
+    /// steps are counted from there. The books are kept of everything.
+    pub fn choose_span(&mut self, number: NonZeroU32) {
+        self.span = Some(number);
     }
 
     pub fn info(&self) -> &ProcessInfo {
@@ -105,7 +114,7 @@ impl TraceSource for Process {
         if !matches!(self.pass, Pass::UnderWay(_)) {
             let settings = self.spool.process().settings();
             let stacks = std::mem::replace(&mut self.stacks, no_stacks(&settings));
-            self.pass = Pass::UnderWay(Box::new(Replay::new(&self.spool, &settings, stacks)?));
+            self.pass = Pass::UnderWay(Box::new(Replay::new(&self.spool, &settings, self.span, stacks)?));
         }
         let Pass::UnderWay(replay) = &mut self.pass else { return Ok(Status::Over) };
         let status = replay.step(&mut Fan(sinks));
