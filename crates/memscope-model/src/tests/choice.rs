@@ -213,10 +213,7 @@ fn of_one_span_alone_only_its_own_events_and_steps_count() {
     assert_eq!(outcome.steps.count(), 2);
     let chosen_notes: Vec<String> =
         notes(&mut recorded.process).into_iter().filter(|text| text.ends_with("true")).collect();
-    assert_eq!(
-        chosen_notes,
-        ["202 N/A Step(3) true", "203 N/A Mark(\"inside\") true", "204 N/A StopTrace true"]
-    );
+    assert_eq!(chosen_notes, ["202 N/A Step(3) true", "203 N/A Mark(\"inside\") true", "204 N/A StopTrace true"]);
     recorded.process.choose_span(NonZeroU32::new(7).unwrap());
     let (events, outcome) = told(&mut recorded);
     assert!(events.iter().all(|text| text.starts_with("NotChosen")));
