@@ -31,6 +31,7 @@ use memscope_format::record::{LogicalDevice, Phase, Space, SystemKind};
 use memscope_format::settings::RecordSettings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -154,6 +155,7 @@ impl Replay {
     pub(crate) fn new(
         spool: &Arc<Spool>,
         settings: &RecordSettings<'_>,
+        span: Option<NonZeroU32>,
         stacks: Stacks,
         late: Option<&Arc<LateOwners>>,
     ) -> Result<Replay, ModelError> {
@@ -169,7 +171,7 @@ impl Replay {
             order: BinaryHeap::new(),
             books: Books { counts, ..Books::default() },
             delivery: Delivery {
-                gate: Gate::new(settings, spool)?,
+                gate: Gate::new(settings, span, spool)?,
                 steps: Steps::default(),
                 owners: late.map_or_else(Owners::default, |late| late.words.clone()),
                 labels: Labels::new(late.is_none()),
@@ -586,7 +588,9 @@ impl Replay {
                 let text = lane.text();
                 self.ranges.start(id, text);
                 // A step's own start and end are within it.
-                self.delivery.steps.range_start(id, text);
+                if self.delivery.gate.is_within_span() {
+                    self.delivery.steps.range_start(id, text);
+                }
                 self.delivery.gate.update(&self.delivery.steps);
                 let now = Moment { step: self.delivery.steps.current(), ..now };
                 self.mark(now, NoteKind::RangeStart { id, text }, sink)
@@ -646,23 +650,26 @@ impl Replay {
     }
 
     fn enter_system(&mut self, now: Moment, kind: SystemKind, value: u64, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+        let chosen = self.delivery.gate.is_within_span();
         match kind {
-            SystemKind::AclInit => self.note(now, Device::Unknown, NoteKind::AclInit, true, sink),
-            SystemKind::AclFinalize => self.note(now, Device::Unknown, NoteKind::AclFinalize, true, sink),
+            SystemKind::AclInit => self.note(now, Device::Unknown, NoteKind::AclInit, chosen, sink),
+            SystemKind::AclFinalize => self.note(now, Device::Unknown, NoteKind::AclFinalize, chosen, sink),
             SystemKind::StartTrace => {
-                self.note(now, Device::Unknown, NoteKind::StartTrace, true, sink)?;
+                self.note(now, Device::Unknown, NoteKind::StartTrace, chosen, sink)?;
                 self.start_trace(now, sink)
             }
             SystemKind::StopTrace => {
                 self.delivery.gate.stop(BlockId(self.books.counts.blocks), &self.delivery.steps);
-                self.note(now, Device::Unknown, NoteKind::StopTrace, true, sink)
+                self.note(now, Device::Unknown, NoteKind::StopTrace, chosen, sink)
             }
             SystemKind::Step => {
                 let flow = match self.delivery.gate.devices.of_mark(self.thread_devices.of(now.thread)) {
-                    Some(device) => self.note(now, device, NoteKind::Step(value), true, sink),
+                    Some(device) => self.note(now, device, NoteKind::Step(value), chosen, sink),
                     None => ControlFlow::Continue(()),
                 };
-                self.delivery.steps.mark();
+                if chosen {
+                    self.delivery.steps.mark();
+                }
                 self.delivery.gate.update(&self.delivery.steps);
                 flow
             }
