@@ -8,7 +8,7 @@ use memscope_testkit::{
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 9] = [
+pub(crate) const RECIPES: [(&str, Recipe); 10] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
