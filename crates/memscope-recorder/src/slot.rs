@@ -6,6 +6,7 @@
 use crate::aten::OpenOperator;
 use crate::device::LogicalDevice;
 use crate::lane::{self, Entry, Lane};
+use crate::storage::Request;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr;
@@ -41,12 +42,13 @@ pub struct Slot {
     /// A window that was mapped and is not yet a lane's, and its length; 0 for none. A forked child does not have it.
     pub(crate) coming: usize,
     pub(crate) coming_length: usize,
+    pub(crate) storage_request: Request,
     /// The outermost operator of torch that is at work on this thread.
     pub(crate) operator: OpenOperator,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.
-const RESERVED: usize = 128;
+const RESERVED: usize = 192;
 const _: () = assert!(size_of::<Slot>() <= RESERVED);
 
 /// The calling thread's slot.
