@@ -1,10 +1,36 @@
 """The old name of msmemscope: the same functions. What they write has the old names."""
 
-from msmemscope import MemScopeError, MemScopeWarning, __version__, config, start, step, stop, wait
+from msmemscope import (
+    MemScopeError,
+    MemScopeWarning,
+    RecordFunction,
+    TakeSnapshot,
+    __version__,
+    config,
+    start,
+    step,
+    stop,
+    take_snapshot,
+    wait,
+)
 from msmemscope._recording import use_brand as _use_brand
 
-from . import mstx
+from . import describe, mstx
 
-__all__ = ["MemScopeError", "MemScopeWarning", "__version__", "config", "mstx", "start", "step", "stop", "wait"]
+__all__ = [
+    "MemScopeError",
+    "MemScopeWarning",
+    "RecordFunction",
+    "TakeSnapshot",
+    "__version__",
+    "config",
+    "describe",
+    "mstx",
+    "start",
+    "step",
+    "stop",
+    "take_snapshot",
+    "wait",
+]
 
 _use_brand("msleaks")

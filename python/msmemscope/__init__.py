@@ -12,8 +12,24 @@ files, also if this one is killed. Under the command (`msmemscope python train.p
 traces.
 """
 
-from . import mstx
+from . import describe, mstx
+from ._function import RecordFunction
 from ._native import MemScopeError, __version__
 from ._recording import MemScopeWarning, config, start, step, stop, wait
+from ._snapshot import TakeSnapshot, take_snapshot
 
-__all__ = ["MemScopeError", "MemScopeWarning", "__version__", "config", "mstx", "start", "step", "stop", "wait"]
+__all__ = [
+    "MemScopeError",
+    "MemScopeWarning",
+    "RecordFunction",
+    "TakeSnapshot",
+    "__version__",
+    "config",
+    "describe",
+    "mstx",
+    "start",
+    "step",
+    "stop",
+    "take_snapshot",
+    "wait",
+]

@@ -8,6 +8,7 @@ from typing import Dict, List, Optional
 
 from . import _native
 from ._native import MemScopeError, Settings
+from .describe import tell_open_labels
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
@@ -29,6 +30,8 @@ class _Recording:
         self.settings: Optional[Settings] = None
         #: What the recording that has begun was configured with.
         self.begun_with: Optional[Dict[str, str]] = None
+        #: It has no span yet, only snapshots.
+        self.is_only_prepared = False
 
     def settle(self) -> Settings:
         """The settings; those of no `config()` at all if there was none."""
@@ -87,7 +90,9 @@ def config(
     with _recording.lock:
         settings = Settings(_recording.brand, list(words.items()))
         if _recording.begun_with is not None:
-            if words != _recording.begun_with:
+            if words != _recording.begun_with and _recording.is_only_prepared:
+                _warn(["the recording has begun with take_snapshot(), and its settings stand; call config() before it"])
+            elif words != _recording.begun_with:
                 raise MemScopeError(
                     "the recording has begun, and its settings stand; call config() before the first start()"
                 )
@@ -125,8 +130,24 @@ def start() -> None:
         settings = _recording.settle()
         if _recording.begun_with is None and settings.npu:
             notes += _missed_pools()
+        is_new = not _native.is_recording()
         notes += _native.start(settings, _PACKAGE)
         _recording.begun_with = _recording.words
+        _recording.is_only_prepared = False
+    if is_new:
+        tell_open_labels()
+    _warn(notes)
+
+
+def prepare() -> None:
+    """Brings the recorder into the process, if it is not there yet, and begins no span."""
+    with _recording.lock:
+        if _recording.begun_with is not None:
+            return
+        notes = _native.prepare(_recording.settle(), _PACKAGE)
+        _recording.begun_with = _recording.words
+        _recording.is_only_prepared = True
+    tell_open_labels()
     _warn(notes)
 
 

@@ -5,6 +5,7 @@
 //! * [`libraries`]: brings the recording libraries into the running process.
 //! * [`table`]: talks to the recorder through its C table, which is found by `dlsym` and never linked.
 //! * [`side_keeper`]: the process beside this one that exports and reports, and the wait for it at the end.
+//! * [`text`]: texts of Python, without a copy.
 //! * [`recording`]: all of it in the right order.
 //!
 //! Nothing here is the user's: `python/msmemscope` is.
@@ -15,6 +16,7 @@ mod recording;
 mod settings;
 mod side_keeper;
 mod table;
+mod text;
 
 use pyo3::pymodule;
 
@@ -39,7 +41,7 @@ mod _native {
     #[pymodule_export]
     use super::labels::{function_end, function_start, label_block, label_end, label_start, snapshot};
     #[pymodule_export]
-    use super::recording::{mark, range_end, range_start, start, step, stop, wait};
+    use super::recording::{is_recording, mark, prepare, range_end, range_start, start, step, stop, wait};
     #[pymodule_export]
     use super::settings::Settings;
 }
