@@ -54,7 +54,7 @@ impl Settings {
     #[getter]
     fn decompose(&self) -> bool {
         let told = std::env::var_os(environment::RECORD).and_then(|text| DecodedConfig::decode(&text));
-        told.map_or(self.settings.analysis, |told| told.analysis).decompose
+        told.map_or(self.settings.analysis, |told| told.settings.analysis).decompose
     }
 }
 
