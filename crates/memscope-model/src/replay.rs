@@ -97,8 +97,8 @@ impl Delivery {
         }
         if self.labels.collects() {
             match event.action {
-                Action::Malloc => self.labels.allocated(event.block.id),
-                Action::Free => self.labels.freed(event.block.id),
+                Action::Malloc => self.labels.allocated(&event.block),
+                Action::Free => self.labels.freed(&event.block, &mut self.owners),
             }
         }
         event.selection = self.gate.select(event);
@@ -343,7 +343,7 @@ impl Replay {
             });
             let time = self.timeline.time_near(ticks, &mut self.stretch);
             let now = self.moment(time, thread, stack);
-            self.delivery.labels.current = pending.windows.of(thread);
+            self.delivery.labels.turn_to(thread, pending.windows.of(thread));
             let more = if is_of_host(kind) {
                 if self.refusals.is_unanswered()
                     && matches!(kind, EventKind::HostAlloc { .. } | EventKind::HostMap { .. })
@@ -432,7 +432,7 @@ impl Replay {
             self.searches = self.searches.saturating_add(other as u32 + 1);
             let stack = pending.lane.stack(missing.stack, &mut self.stacks).unwrap_or_else(|rest| rest);
             let now = self.moment(time, missing.thread, stack);
-            self.delivery.labels.current = pending.windows.of(missing.thread);
+            self.delivery.labels.turn_to(missing.thread, pending.windows.of(missing.thread));
             if was_next && !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else {
