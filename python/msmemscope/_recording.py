@@ -29,6 +29,8 @@ class _Recording:
         self.settings: Optional[Settings] = None
         #: What the recording that has begun was configured with.
         self.begun_with: Optional[Dict[str, str]] = None
+        #: Between `start()` and `stop()`.
+        self.is_open = False
 
     def settle(self) -> Settings:
         """The settings; those of no `config()` at all if there was none."""
@@ -128,6 +130,7 @@ def start() -> None:
         notes += _native.start(settings, _PACKAGE)
         _recording.begun_with = _recording.words
         decompose = settings.decompose
+        _recording.is_open = True
     _warn(notes)
     if decompose:
         from .frameworks import registry
@@ -145,6 +148,12 @@ def stop() -> None:
     if registry is not None:
         registry.end()
     _native.stop()
+    _recording.is_open = False
+
+
+def is_open() -> bool:
+    """Whether `start()` has begun a span that has not ended."""
+    return _recording.is_open
 
 
 def step() -> None:

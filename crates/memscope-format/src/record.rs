@@ -129,10 +129,12 @@ pub enum Space {
     Atb = 5,
     /// MindSpore's pool.
     MindSpore = 6,
+    /// Storages of tensors on the host, by torch (`c10::alloc_cpu`). They lie in host memory, which is recorded as well.
+    TensorStorage = 7,
 }
 
 impl Space {
-    pub const ALL: [Space; 7] = [
+    pub const ALL: [Space; 8] = [
         Space::Driver,
         Space::DriverHandle,
         Space::Registered,
@@ -140,6 +142,7 @@ impl Space {
         Space::PtaWorkspace,
         Space::Atb,
         Space::MindSpore,
+        Space::TensorStorage,
     ];
 
     pub fn from_code(code: u8) -> Option<Space> {
@@ -244,7 +247,9 @@ impl SpaceDevice {
     /// The driver's numbers are the machine's, those of pools the program's.
     pub fn of(self, space: Space) -> DeviceNumber {
         match space {
-            Space::Driver | Space::DriverHandle | Space::Registered => DeviceNumber::Physical(PhysicalDevice(self.0)),
+            Space::Driver | Space::DriverHandle | Space::Registered | Space::TensorStorage => {
+                DeviceNumber::Physical(PhysicalDevice(self.0))
+            }
             Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore => {
                 DeviceNumber::Logical(LogicalDevice(self.0))
             }

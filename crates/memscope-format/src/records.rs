@@ -95,7 +95,7 @@ macro_rules! records {
                 } with Stack(stack: StackRef);
                 /// What a pool has reserved from now on.
                 18 POOL_TOTAL PoolTotal { space: Space as Byte, device: SpaceDevice as Varint, total: u64 as Varint };
-                /// The driver refused an allocation for want of memory.
+                /// The driver, or torch for a storage of the host, refused an allocation for want of memory.
                 19 OUT_OF_MEMORY OutOfMemory {
                     space: Space as Byte,
                     device: SpaceDevice as Varint,

@@ -5,8 +5,10 @@ use crate::labels::LateOwners;
 use crate::state;
 use crate::{
     AccessedBlock, Action, Block, BlockEvent, BlockId, DevAddr, Device, HostAddr, Moment, OwnerId, Pool, PoolUsage,
-    Selection,
+    Selection, TimestampNs,
 };
+use memscope_format::decode::EventKind;
+use memscope_format::record::Space;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -17,6 +19,35 @@ pub(crate) struct Books {
     pub(crate) host: HostBooks,
     pub(crate) devices: DeviceBooks,
     pub(crate) counts: Counts,
+}
+
+/// Whose books an address is in that threads hand to each other without a lock that orders their events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shared {
+    Heap,
+    Storages,
+}
+
+/// A recorded event about such an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Handover {
+    pub(crate) of: Shared,
+    pub(crate) address: u64,
+    pub(crate) is_free: bool,
+}
+
+impl Handover {
+    #[inline]
+    pub(crate) fn of(kind: EventKind) -> Option<Handover> {
+        let (of, address, is_free) = match kind {
+            EventKind::HostAlloc { address, .. } => (Shared::Heap, address.0, false),
+            EventKind::HostFree { address } => (Shared::Heap, address.0, true),
+            EventKind::DeviceAlloc { space: Space::TensorStorage, address, .. } => (Shared::Storages, address.0, false),
+            EventKind::DeviceFree { space: Space::TensorStorage, address } => (Shared::Storages, address.0, true),
+            _ => return None,
+        };
+        Some(Handover { of, address, is_free })
+    }
 }
 
 /// Numbers that run through the books of all pools.
@@ -67,6 +98,25 @@ impl Books {
     pub(crate) fn labelled_at(&mut self, address: DevAddr) -> impl Iterator<Item = Block> {
         let of_device = self.devices.block_around(Device::Unknown, address);
         of_device.into_iter().chain(self.host.block_around(HostAddr(address.0)))
+    }
+
+    /// Whether the event cannot be what happened next: an allocation of a live address, or a free of one that is not.
+    #[inline]
+    pub(crate) fn contradicted_by(&self, kind: EventKind) -> Option<Handover> {
+        let event = Handover::of(kind)?;
+        let is_live = match event.of {
+            Shared::Heap => self.host.has_heap_block_at(event.address),
+            Shared::Storages => self.devices.has_storage_at(event.address),
+        };
+        (is_live != event.is_free).then_some(event)
+    }
+
+    /// Whether another thread freed this address since `since`, as far as that is remembered.
+    pub(crate) fn was_freed_by_another(&self, event: Handover, thread: u32, since: TimestampNs) -> bool {
+        match event.of {
+            Shared::Heap => self.host.was_freed_by_another(event.address, thread, since),
+            Shared::Storages => self.devices.was_freed_by_another(event.address, thread, since),
+        }
     }
 
     /// The blocks that are alive and newer than `announced`, in the order in which they appeared.
@@ -128,5 +178,9 @@ impl state::Books for BooksView<'_> {
 
     fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock> {
         self.devices.around(device, address)
+    }
+
+    fn of_heap_at(&self, address: HostAddr) -> Option<Block> {
+        self.host.of_heap_at(address)
     }
 }

@@ -1,9 +1,10 @@
 //! Which blocks of device memory are alive, by who handed them out.
 use crate::books::Counts;
+use crate::last_frees::LastFrees;
 use crate::outcome::MOST_BYTES;
 use crate::{
     AccessedBlock, Action, Block, BlockEvent, BlockId, Device, Moment, Origin, OwnerId, Pool, PoolUsage, Selection,
-    SnapshotMemory, StackId,
+    SnapshotMemory, StackId, TimestampNs,
 };
 use memscope_format::record::{DevAddr, Space, SpaceAddr};
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub(crate) struct DeviceBooks {
     heaps: BTreeMap<(Space, DevAddr), PoolHeap>,
     /// Few, and found by [`LiveDeviceBlock::pool`] where it matters.
     pools: Vec<PoolUsage>,
+    /// Of storages: other pools have a lock of their own.
+    last_frees: LastFrees,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +113,12 @@ impl DeviceBooks {
         emit: Emit<'_>,
     ) -> ControlFlow<()> {
         match self.live.remove(&(space, address)) {
-            Some(live) => self.emit_free(now, address, live, false, counts, emit),
+            Some(live) => {
+                if space == Space::TensorStorage {
+                    self.last_frees.remember(address.0, &now);
+                }
+                self.emit_free(now, address, live, false, counts, emit)
+            }
             // Host memory may have been registered without being pinned, which is not recorded.
             None if space == Space::Registered => ControlFlow::Continue(()),
             // The free does not say its device, and a row of no device would be in every file: it is only counted.
@@ -119,6 +127,15 @@ impl DeviceBooks {
                 ControlFlow::Continue(())
             }
         }
+    }
+
+    pub(crate) fn has_storage_at(&self, address: u64) -> bool {
+        self.live.contains_key(&(Space::TensorStorage, SpaceAddr(address)))
+    }
+
+    /// Whether another thread freed the storage at this address since `since`, as far as that is remembered.
+    pub(crate) fn was_freed_by_another(&self, address: u64, thread: u32, since: TimestampNs) -> bool {
+        self.last_frees.has(address, thread, since)
     }
 
     /// What is in use of a device: see [`SnapshotMemory`].
@@ -186,8 +203,8 @@ impl DeviceBooks {
     fn live_around(&self, device: Device, address: DevAddr) -> Option<(SpaceAddr, &LiveDeviceBlock)> {
         /// Blocks of a pool do not overlap; of those that do all the same, this many are looked at.
         const NEAR: usize = 16;
-        const ADDRESSED: [Space; 5] =
-            [Space::Driver, Space::PtaCaching, Space::PtaWorkspace, Space::Atb, Space::MindSpore];
+        const ADDRESSED: [Space; 6] =
+            [Space::Driver, Space::PtaCaching, Space::PtaWorkspace, Space::Atb, Space::MindSpore, Space::TensorStorage];
         let holds = |start: SpaceAddr, live: &LiveDeviceBlock| {
             let on = self.pools[live.pool].device;
             address.0 - start.0 < live.size && (device == Device::Unknown || on == device)

@@ -33,7 +33,7 @@ pub enum Pool {
     Pinned,
     /// The driver's memory of a device.
     Hal,
-    /// torch_npu's caching allocator.
+    /// torch_npu's caching allocator; on the host, torch's storages of tensors.
     PtaCaching,
     /// torch_npu's workspace allocator.
     PtaWorkspace,
@@ -78,7 +78,7 @@ impl Pool {
         match (space, device) {
             (Space::Registered, _) | (Space::Driver | Space::DriverHandle, Device::Cpu) => Pool::Pinned,
             (Space::Driver | Space::DriverHandle, _) => Pool::Hal,
-            (Space::PtaCaching, _) => Pool::PtaCaching,
+            (Space::PtaCaching | Space::TensorStorage, _) => Pool::PtaCaching,
             (Space::PtaWorkspace, _) => Pool::PtaWorkspace,
             (Space::Atb, _) => Pool::Atb,
             (Space::MindSpore, _) => Pool::MindSpore,
@@ -113,7 +113,9 @@ impl Origin {
             Space::Driver => Origin::Driver(DriverTraits::of(attributes)),
             Space::DriverHandle => Origin::DriverHandle(DriverTraits::of(attributes)),
             Space::Registered => Origin::Registered,
-            Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore => Origin::Region,
+            Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore | Space::TensorStorage => {
+                Origin::Region
+            }
         }
     }
 }

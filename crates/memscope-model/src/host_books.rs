@@ -1,6 +1,7 @@
 //! Which blocks of host memory are alive.
 use crate::address_ranges::AddressRanges;
 use crate::books::Counts;
+use crate::last_frees::LastFrees;
 use crate::{
     Action, Block, BlockEvent, BlockId, Device, Moment, Origin, OwnerId, Pool, PoolUsage, Selection, StackId,
     TimestampNs,
@@ -42,7 +43,7 @@ pub(crate) struct HostBooks {
     /// Heap blocks by address.
     heap: FxHashMap<HostAddr, LiveHostBlock>,
     /// The newest free of an address, for some addresses.
-    last_frees: [LastFree; LAST_FREES],
+    last_frees: LastFrees,
     /// Heap blocks in order; only once a block was looked for by an address in the middle of it.
     order: Option<BTreeSet<HostAddr>>,
     /// Whose the blocks are that begin now.
@@ -67,20 +68,6 @@ pub(crate) struct Share {
     pub(crate) peak_bytes: u64,
 }
 
-/// Frees remembered, each at a place given by its address.
-const LAST_FREES: usize = 1024;
-
-#[derive(Clone, Copy, Default, Debug)]
-struct LastFree {
-    address: HostAddr,
-    time: TimestampNs,
-    thread: u32,
-}
-
-fn freed_place(address: HostAddr) -> usize {
-    (address.0 >> 4) as usize % LAST_FREES
-}
-
 /// The kernel unmaps whole pages. Pages may be larger than this, but never smaller.
 const SMALLEST_PAGE: u64 = 4096;
 
@@ -93,7 +80,7 @@ impl Default for HostBooks {
     fn default() -> HostBooks {
         HostBooks {
             heap: FxHashMap::default(),
-            last_frees: [LastFree::default(); LAST_FREES],
+            last_frees: LastFrees::default(),
             order: None,
             owner: OwnerId::NONE,
             mappings: BTreeMap::new(),
@@ -142,21 +129,19 @@ impl HostBooks {
         }
     }
 
-    /// Whether the event cannot be what happened next: an allocation of a live address, or a free of one that is not.
-    /// Gives the address, and whether the free is what is missing.
     #[inline]
-    pub(crate) fn contradiction(&self, kind: EventKind) -> Option<(HostAddr, bool)> {
-        match kind {
-            EventKind::HostAlloc { address, .. } => self.heap.contains_key(&address).then_some((address, true)),
-            EventKind::HostFree { address } => (!self.heap.contains_key(&address)).then_some((address, false)),
-            _ => None,
-        }
+    pub(crate) fn has_heap_block_at(&self, address: u64) -> bool {
+        self.heap.contains_key(&HostAddr(address))
     }
 
     /// Whether another thread freed this address since `since`, as far as that is remembered.
-    pub(crate) fn was_freed_by_another(&self, address: HostAddr, thread: u32, since: TimestampNs) -> bool {
-        let last = &self.last_frees[freed_place(address)];
-        last.address == address && last.thread != thread && last.time >= since
+    pub(crate) fn was_freed_by_another(&self, address: u64, thread: u32, since: TimestampNs) -> bool {
+        self.last_frees.has(address, thread, since)
+    }
+
+    /// The block of the heap that begins there.
+    pub(crate) fn of_heap_at(&self, address: HostAddr) -> Option<Block> {
+        self.heap.get(&address).map(|live| live.block(Origin::Heap, address))
     }
 
     /// A new block, whose allocation is the next event.
@@ -181,11 +166,6 @@ impl HostBooks {
         }
         let (start, live) = mappings.range(..=address).next_back().filter(|(start, live)| holds(**start, live.size))?;
         Some(live.block(Origin::Mapping, *start))
-    }
-
-    /// The block of the heap that begins there.
-    pub(crate) fn of_heap_at(&self, address: HostAddr) -> Option<BlockId> {
-        self.heap.get(&address).map(|live| live.block)
     }
 
     /// The use of host memory, if there was an event.
@@ -231,7 +211,7 @@ impl HostBooks {
         }
         match self.heap.remove(&address) {
             Some(live) => {
-                self.last_frees[freed_place(address)] = LastFree { address, time: now.time, thread: now.thread };
+                self.last_frees.remember(address.0, &now);
                 self.emit_free(now, live.block(Origin::Heap, address), false, counts, emit)
             }
             None => self.emit_unmatched(now, address, counts, emit),

@@ -34,6 +34,7 @@ mod host_books;
 mod kernel_books;
 mod labels;
 mod lane;
+mod last_frees;
 mod ledger;
 mod names;
 mod operators;

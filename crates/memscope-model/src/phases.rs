@@ -205,11 +205,10 @@ mod tests {
         assert_eq!((phases.freed(block(3)), phases.freed(block(5))), (None, None));
         phases.start(MAIN, Backward);
         phases.allocated(block(7), MAIN);
-        assert_eq!([4, 6, 7].map(|number| phases.freed(block(number))), [
-            Some(Purpose::Activation),
-            Some(Purpose::Activation),
-            Some(Purpose::Temporary)
-        ]);
+        assert_eq!(
+            [4, 6, 7].map(|number| phases.freed(block(number))),
+            [Some(Purpose::Activation), Some(Purpose::Activation), Some(Purpose::Temporary)]
+        );
         phases.allocated(block(8), MAIN);
         phases.end(MAIN, Backward);
         phases.allocated(block(9), MAIN);

@@ -8,6 +8,7 @@ use memscope_format::decode::Spool;
 use memscope_format::layout;
 use memscope_format::settings::RecordSettings;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 /// A process directory, opened: a [`TraceSource`].
 pub struct Process {
     spool: Arc<Spool>,
+    /// The only time between `start` and `stop` that counts.
+    span: Option<NonZeroU32>,
     /// While a pass is under way it has them.
     stacks: Stacks,
     /// Whose blocks are by labels that came later; `None` until a pass has looked for them.
@@ -48,7 +51,13 @@ impl Process {
         let spool = Arc::new(Spool::open(&spool)?);
         let stacks = no_stacks(&spool.process().settings());
         let late = (!spool.process().labels_blocks()).then(Arc::default);
-        Ok(Process { spool, stacks, late, is_first: false, pass: Pass::Before })
+        Ok(Process { spool, span: None, stacks, late, is_first: false, pass: Pass::Before })
+    }
+
+    /// From the next pass on, only what happens from the `start` of this number, from 1, to the next `stop` is chosen, and
+    /// steps are counted from there. The books are kept of everything.
+    pub fn choose_span(&mut self, number: NonZeroU32) {
+        self.span = Some(number);
     }
 
     pub fn info(&self) -> &ProcessInfo {
@@ -105,7 +114,7 @@ impl Process {
     fn begin(&mut self) -> Result<(), ModelError> {
         let settings = self.spool.process().settings();
         let stacks = std::mem::replace(&mut self.stacks, no_stacks(&settings));
-        let replay = Box::new(Replay::new(&self.spool, &settings, stacks, self.late.as_ref())?);
+        let replay = Box::new(Replay::new(&self.spool, &settings, self.span, stacks, self.late.as_ref())?);
         self.is_first = self.late.is_none();
         self.pass = if self.is_first { Pass::Labels(replay) } else { Pass::UnderWay(replay) };
         Ok(())

@@ -1,5 +1,6 @@
 //! The C table, filled.
 use crate::deliberate_lock;
+use crate::torch;
 use core::ffi::{CStr, c_char};
 use memscope_hook::{API_VERSION, Api, ToldMemory, host_call, label_level};
 use memscope_recorder::device::LogicalDevice;
@@ -141,10 +142,12 @@ unsafe extern "C" fn host_remapped(
 
 extern "C" fn start() {
     control::start();
+    torch::tracing_changed();
 }
 
 extern "C" fn stop() {
     control::stop();
+    torch::tracing_changed();
 }
 
 extern "C" fn step() {

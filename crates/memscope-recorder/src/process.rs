@@ -279,9 +279,20 @@ pub(crate) fn config() -> &'static Config {
     unsafe { &*IMAGE.config.get() }
 }
 
+/// Whether host memory is to be recorded.
+#[inline]
+pub(crate) fn records_host() -> bool {
+    image_is_ready() && config().host
+}
+
 /// What besides memory is to be recorded; nothing if nothing is.
 pub fn wanted() -> Wanted {
     if image_is_ready() { config().wanted } else { Wanted::NOTHING }
+}
+
+/// Whether host memory is recorded.
+pub fn is_host_wanted() -> bool {
+    image_is_ready() && config().host
 }
 
 fn image_is_ready() -> bool {

@@ -18,6 +18,7 @@ pub(crate) const RECIPES: [(&str, Recipe); 9] = [
     ("aten", aten),
     ("refused", refused),
     ("labels", labels),
+    ("storages", storages),
 ];
 
 const SETTINGS: &str = "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;\
@@ -150,7 +151,8 @@ fn device() -> SpoolBuilder {
     }
     let mut ticks = 100;
     for (number, size) in (0u32..).zip(SIZES) {
-        let space = Space::ALL[number as usize % Space::ALL.len()];
+        // Those there were then.
+        let space = Space::ALL[number as usize % 7];
         let device = [0, 7, 127, 128, 9_999, 10_000, u32::MAX][number as usize % 7];
         let address = 0x12c0_0000_0000 + (u64::from(number) << 21) * if number % 2 == 0 { 1 } else { 300 };
         let attributes = [0, 7 | 1 << 8, u32::MAX][number as usize % 3];
@@ -389,5 +391,29 @@ fn labels() -> SpoolBuilder {
             spool.end_generation(lane);
         }
     }
+    spool
+}
+
+/// Storages of tensors, in blocks of the heap and in none, and one that was refused.
+fn storages() -> SpoolBuilder {
+    let mut spool = spool();
+    let lane = spool.lane(4711);
+    stacks(&mut spool, lane);
+    let space = Space::TensorStorage;
+    for (number, size) in (0u64..).zip(SIZES) {
+        let (ticks, address) = (100 * (number + 1), 0x7f00_0000_0040 + (number << 21));
+        let stack = [0, 1, 100, 5][number as usize % 4];
+        spool.alloc(lane, ticks, address, size, stack);
+        spool.device_alloc(lane, ticks + 1, space, 10_000, address, size, 0, stack);
+        spool.device_free(lane, ticks + 50, space, address, [0, 3][number as usize % 2]).free(
+            lane,
+            ticks + 51,
+            address,
+            0,
+        );
+    }
+    spool.device_alloc(lane, 4000, space, 10_000, 0x5000_0000, 4096, 0, 2);
+    spool.out_of_memory(lane, 4001, space, 10_000, 1 << 47, 0, 3).end_generation(lane);
+    spool.out_of_memory(lane, 4002, space, 10_000, u64::MAX, 0, 0);
     spool
 }

@@ -2,7 +2,7 @@
 use super::Replay;
 use crate::outcome::lowest_pool;
 use crate::refusals::{self, SNAPSHOT_AFTER_REFUSAL, SNAPSHOT_AT_REFUSAL};
-use crate::{Device, Moment, NoteKind, OutOfMemory, RefusedCall, SnapshotMemory, StackId, TraceSink, state};
+use crate::{Device, Moment, NoteKind, OutOfMemory, Pool, RefusedCall, SnapshotMemory, StackId, TraceSink, state};
 use memscope_format::record::LogicalDevice;
 use std::ops::ControlFlow;
 
@@ -33,14 +33,14 @@ impl Replay {
         ControlFlow::Continue(())
     }
 
-    /// The thread is given memory of the device: if it was refused before, this is what became of it.
+    /// The thread is given memory: if it was refused before, this is what became of it.
     pub(super) fn snapshot_after_refusal(
         &mut self,
         now: Moment,
-        device: Device,
+        (device, pool): (Device, Pool),
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
-        if self.refusals.is_unanswered() && self.refusals.answer(now.thread, device) {
+        if self.refusals.is_unanswered() && self.refusals.answer(now.thread, device, pool) {
             let unasked = Moment { stack: StackId::NONE, ..now };
             return self.snapshot(unasked, device, SNAPSHOT_AFTER_REFUSAL, sink);
         }

@@ -10,6 +10,7 @@ mod mappings;
 mod operators;
 mod properties;
 mod stacks;
+mod storages;
 mod trace;
 
 use crate::{Action, BlockEvent, BlockId, Device, Origin, Outcome, Pool, Process, TimestampNs};
