@@ -62,6 +62,9 @@ class BackwardPhase:
 
 
 _BACKWARD = ((PHASE, "backward"),)
+_OPTIMIZER = ((PHASE, "optimizer"),)
+#: `stepping`: this thread is in the step of an optimizer.
+_local = threading.local()
 _parameters = _Parameters()
 _HOOKS = (
     BackwardPhase(Target("torch.autograd", "_engine_run_backward")),
@@ -116,6 +119,7 @@ def _torch_is_there(name: str, torch: ModuleType, is_run: bool) -> None:
             *module_paths.install(torch, _see_model, _see_inputs),
             module.register_module_parameter_registration_hook(_registered("weight")),
             module.register_module_buffer_registration_hook(_registered("buffer")),
+            optimizer.register_optimizer_step_pre_hook(_before_step),
             optimizer.register_optimizer_step_post_hook(_after_step),
         ]
     for hook in _HOOKS:
@@ -180,10 +184,29 @@ def _see_inputs(args: Any, kwargs: Any) -> None:
             _label(tensor, "input", None)
 
 
+def _before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    if tracing.is_compiling():
+        return
+    try:
+        # A step that raised is not told.
+        _end_step()
+        labels.begin(_OPTIMIZER)
+        _local.stepping = True
+    except Exception as error:
+        notes.failed("the beginning of an optimizer's step", error)
+
+
+def _end_step() -> None:
+    if getattr(_local, "stepping", False):
+        _local.stepping = False
+        labels.end(_OPTIMIZER)
+
+
 def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     if tracing.is_compiling():
         return
     try:
+        _end_step()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 _parameters.see(parameter, None)
