@@ -5,7 +5,6 @@ import sys
 import tempfile
 import textwrap
 import unittest
-from types import ModuleType
 from typing import Any, Dict, List, Tuple
 
 import fake_frameworks
@@ -62,5 +61,5 @@ class HookedCase(unittest.TestCase):
         fake_frameworks.write(self.directory, {name: textwrap.dedent(source) for name, source in modules.items()})
         importlib.invalidate_caches()
 
-    def load(self, name: str) -> ModuleType:
+    def load(self, name: str) -> Any:
         return importlib.import_module(name)

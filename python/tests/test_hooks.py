@@ -115,8 +115,8 @@ class Imports(HookedCase):
                 return importlib.machinery.ModuleSpec(name, OldLoader()) if name == "old" else None  # type: ignore[arg-type]
 
         finder = OldFinder()
-        sys.meta_path.append(finder)  # type: ignore[arg-type]
-        self.addCleanup(sys.meta_path.remove, finder)  # type: ignore[arg-type]
+        sys.meta_path.append(finder)
+        self.addCleanup(sys.meta_path.remove, finder)
         self.watch("old")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -156,7 +156,7 @@ class Imports(HookedCase):
 
     def test_what_fails_in_a_callback_is_one_warning(self) -> None:
         self.write({"one": "value = 1", "two": "value = 1"})
-        imports.watch("one", lambda *_: 1 / 0)  # type: ignore[arg-type, return-value]
+        imports.watch("one", lambda *_: 1 / 0)  # type: ignore[arg-type]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             importlib.reload(self.load("one"))

@@ -58,7 +58,7 @@ mod _native {
     #[pymodule_export]
     use super::reading::recording::Recording;
     #[pymodule_export]
-    use super::recording::{mark, range_end, range_start, start, step, stop, wait};
+    use super::recording::{announce, mark, range_end, range_start, start, step, stop, wait};
     #[pymodule_export]
     use super::settings::Settings;
 }
