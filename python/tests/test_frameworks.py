@@ -156,9 +156,6 @@ class Automatic(HookedCase):
 class Tensor:
     """As much of a tensor as is looked at."""
 
-    layout = "strided"
-    is_meta = False
-
     def __init__(self, address: int) -> None:
         self.address = address
 
@@ -183,7 +180,7 @@ class Model:
 
 def fake_torch() -> types.ModuleType:
     torch = types.ModuleType("torch")
-    torch.Tensor, torch.strided = Tensor, "strided"  # type: ignore[attr-defined]
+    torch.Tensor = Tensor  # type: ignore[attr-defined]
     torch.nn = types.SimpleNamespace(Parameter=Parameter)  # type: ignore[attr-defined]
     return torch
 
@@ -399,13 +396,11 @@ class Tensors(HookedCase):
         self.assertEqual(list(tensors.addresses(made_of)), [16, 24])
 
     def test_what_has_no_memory_has_no_address(self) -> None:
-        meta, sparse, fake = Tensor(8), Tensor(8), Tensor(8)
-        meta.is_meta = True
-        sparse.layout = "sparse_coo"
+        fake = Tensor(8)
         fake.data_ptr = mock.Mock(side_effect=RuntimeError("Cannot access data pointer"))  # type: ignore[method-assign]
         itself = type("Itself", (Tensor,), {"__tensor_flatten__": lambda self: (["me"], None)})(8)
         itself.me = itself
-        for tensor in (meta, sparse, fake, itself, Tensor(0), None, 7):
+        for tensor in (fake, itself, Tensor(0), None, 7):
             self.assertEqual(list(tensors.addresses(tensor)), [])
 
     def test_tensors_are_found_in_containers(self) -> None:
