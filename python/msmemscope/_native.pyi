@@ -1,5 +1,6 @@
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+MSTX_PROBE: str
 __version__: str
 EVENTS: Tuple[str, ...]
 POOLS: Tuple[str, ...]

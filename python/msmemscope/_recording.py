@@ -7,7 +7,7 @@ import warnings
 from types import ModuleType
 from typing import Callable, Dict, List, Optional
 
-from . import _native
+from . import _native, _users_mstx
 from ._native import MemScopeError, Settings
 from .describe import tell_open_labels
 
@@ -153,6 +153,7 @@ def start() -> None:
         _recording.is_open, _recording.is_only_prepared = True, False
     if is_new:
         tell_open_labels()
+        _users_mstx.see()
     _warn(notes)
     if decompose:
         from .frameworks import registry

@@ -39,6 +39,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("MSTX_PROBE", memscope_hook::MSTX_PROBE)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("EVENTS", PyTuple::new(module.py(), words::EVENTS.map(|event| event.text()))?)?;
         module.add("POOLS", PyTuple::new(module.py(), words::POOLS.map(|pool| pool.name()))?)?;
