@@ -61,3 +61,57 @@ CASES = [
     TrainingCase("decomposition of a training with accesses, on the cpu", "plain", "cpu", "alloc,free,access"),
     TrainingCase("decomposition of a training with accesses, on the npu", "plain", "npu", "alloc,free,access"),
 ]
+
+
+class ShardedCase(namedtuple("ShardedCase", "name way labels")):
+    """Two processes; both have the labels of their windows, and after them none."""
+
+    def run(self, site):
+        python = TorchNpu.python()
+        variables = variables_of(site, TorchNpu, python) | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+        output = site.output()
+        run = observe([python, WORKLOADS / "sharded_training.py", self.way, output], output, variables, status=0)
+        expect_equal("ranks", [0, 1], sorted(report["rank"] for report in run.reports))
+        for process in run.processes:
+            rows = [row for row in process.rows("cpu") if row.type == "PTA" and row.event == "MALLOC"]
+            found = {row.attributes.get("owner") for row in rows}
+            begun = {"@".join(owner.split("@")[: depth + 1]) for owner in found for depth in range(owner.count("@") + 1)}
+            missing = set(self.labels) - begun
+            if missing:
+                raise Failed(f"no {sorted(missing)} among {sorted(found)}")
+            (last,) = [row for row in rows if row.number("size") == run.reports[0]["unlabelled"]]
+            expect_equal("the owner of what is allocated after all windows", "PTA", last.attributes["owner"])
+        by_process = analyze(site.stage, [output], "decompose", "--at=step:3")
+        expect_equal("processes", 2, len(by_process))
+        for process in by_process:
+            steps = process["decompose"]["devices"][0]["steps"]
+            owned = [owner for pool in steps[-1]["pools"] if pool["pool"] == "PTA" for owner in pool["owners"]]
+            weight = sum(owner["bytes"] for owner in owned if "weight" in owner["owner"].split("@"))
+            expect_equal("weights of a rank", run.reports[0]["weight"], weight)
+        return f"{sorted(found)}"
+
+
+class BesideCase(namedtuple("BesideCase", "name")):
+    """torch's compiler and other ways to run a model, with hooks and without."""
+
+    def run(self, site):
+        python = TorchNpu.python()
+        variables = variables_of(site, TorchNpu, python) | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+        told = []
+        for hooks in ("bare", "hooks"):
+            output = site.output()
+            told += observe([python, WORKLOADS / "hooks_beside.py", hooks, output], output, variables, status=0).reports
+        expect_equal("what torch's compiler has made of it", *told)
+        expect_equal("restored", (True, 0), (told[1]["restored"], told[1]["left"]))
+        return str(told[1])
+
+
+CASES.append(BesideCase("hooks beside torch's compiler and transformations"))
+FURTHER_CASES = [
+    ShardedCase(
+        f"decomposition of a training sharded by {way}",
+        way,
+        [f"PTA@{way}@activation", f"PTA@{way}@activation@{gather}", f"PTA@{way}@backward@gradient", "PTA@optimizer_state"],
+    )
+    for way, gather in (("fsdp1", "all_gather"), ("fsdp2", "all_gather_output"))
+]
