@@ -30,6 +30,8 @@ class _Recording:
         self.settings: Optional[Settings] = None
         #: What the recording that has begun was configured with.
         self.begun_with: Optional[Dict[str, str]] = None
+        #: Between `start()` and `stop()`.
+        self.is_open = False
         #: Whether frameworks that allocate from now on find the recorder.
         self.is_announced = False
 
@@ -141,7 +143,13 @@ def start() -> None:
         notes += _recording.announce(settings)
         notes += _native.start(settings, _PACKAGE)
         _recording.begun_with = _recording.words
+        decompose = settings.decompose
+        _recording.is_open = True
     _warn(notes)
+    if decompose:
+        from .frameworks import registry
+
+        registry.begin()
 
 
 def stop() -> None:
@@ -150,7 +158,16 @@ def stop() -> None:
     What is allocated from here on is not traced; what was allocated before is still followed to its end, so that it is no
     leak if it is freed later.
     """
+    registry = sys.modules.get(f"{__package__}.frameworks.registry")
+    if registry is not None:
+        registry.end()
     _native.stop()
+    _recording.is_open = False
+
+
+def is_open() -> bool:
+    """Whether `start()` has begun a span that has not ended."""
+    return _recording.is_open
 
 
 def step() -> None:

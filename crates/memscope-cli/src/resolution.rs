@@ -7,6 +7,7 @@ use memscope_session::brand::Brand;
 use memscope_session::compare::{CompareWishes, Side};
 use memscope_session::export::ExportWishes;
 use memscope_session::keeper::side::Watched;
+use memscope_session::place::Place;
 use memscope_session::settings::values::{self, Clearable, Events, Refused, Watch};
 use memscope_session::settings::{
     Analysis, CallStacks, CollectMode, Devices, EventSet, Format, LevelSet, LogLevel, Settings, StackForm,
@@ -331,8 +332,9 @@ impl Draft {
             [base, compared] => (Some(base), Some(compared)),
             _ => return Err(UsageError::CompareSteps { given: self.steps.len() }),
         };
-        let side = |path: &PathBuf, step| Side { path: path.clone(), step };
-        let wishes = CompareWishes { base: side(base, steps.0), compared: side(compared, steps.1), level: self.level };
+        let side = |path: &PathBuf, step| Side { place: Place::from(path.clone()), step };
+        let wishes =
+            CompareWishes { base: side(base, steps.0), compared: side(compared, steps.1), level: Some(self.level) };
         Ok(CompareSettings { wishes, output_dir: self.output_dir(brand)?, json: self.view.json() })
     }
 

@@ -521,12 +521,12 @@ fn sub_commands_and_questions_are_recognised() {
     };
     let sides = |settings: &CompareSettings| {
         let CompareWishes { base, compared, .. } = &settings.wishes;
-        [base, compared].map(|side| (side.path.to_str().unwrap().to_owned(), side.step))
+        [base, compared].map(|side| (side.place.path.to_str().unwrap().to_owned(), side.step))
     };
     let side = |path: &str, step| (path.to_owned(), step);
     let settings = compare(&["--compare", "--input=/tmp，/", "--level=kernel", "--json"]);
     assert_eq!(sides(&settings), [side("/tmp", None), side("/", None)]);
-    assert_eq!((settings.wishes.level, settings.json), (LevelSet::KERNEL, true));
+    assert_eq!((settings.wishes.level, settings.json), (Some(LevelSet::KERNEL), true));
     assert!(settings.output_dir.ends_with("memscopeDumpResults"));
     let settings = compare(&["--compare", "-i", "/tmp", "--steps=7,2"]);
     assert_eq!(sides(&settings), [side("/tmp", Some(7)), side("/tmp", Some(2))]);

@@ -9,7 +9,7 @@ use memscope_session::{environment, output_dir};
 use pyo3::prelude::*;
 
 use crate::side_keeper::{self, Answer};
-use crate::{MemScopeError, libraries, settings::Settings, table};
+use crate::{MemScopeError, libraries, own, settings::Settings, table};
 
 /// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
 /// package. Gives what the user has to know.
@@ -20,6 +20,7 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
     let begun = py.detach(|| begin(&settings.settings, &package, &mut notes));
     let api = begun.map_err(MemScopeError::new_err)?;
     (api.start)();
+    own::count_start();
     Ok(notes)
 }
 
@@ -98,7 +99,8 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
             "another version of the recording library is preloaded; start the program without it",
         ));
     }
-    let record = RecordConfig::of(settings, new_run_id(), utc_offset()).attached();
+    let run = new_run_id();
+    let record = RecordConfig::of(settings, run, utc_offset()).attached();
     if let Some(api) = table::find()
         && tell(api, b"") == ALREADY_BEGUN
     {
@@ -115,7 +117,7 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
     }
     let text = record.encode();
     match tell(api, text.as_encoded_bytes()) {
-        BEGUN => {}
+        BEGUN => own::remember(&settings.output_dir, run),
         // The command's settings were still in the environment.
         ALREADY_BEGUN => return Ok(api),
         _ => {
