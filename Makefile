@@ -81,7 +81,7 @@ test-aarch64: build ## Run the recording libraries built for aarch64 under emula
 sim: packages-build ## Build the simulated CANN into target/sim
 	CARGO_TARGET_DIR="$(SIM)" sim/build.sh
 
-bench: build sim ## Measure cost against the bare run and against peers
+bench: wheel sim ## Measure cost against the bare run and against peers
 	python3 bench/run.py
 
 fuzz: ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)
