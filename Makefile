@@ -17,7 +17,7 @@ EMPTY_LIBRARIES := libascend_mstx_hook.so libleaks_ascend_hal_hook.so libatb_abi
 PRELOADED := -p memscope-preload -p memscope-preload-host -p memscope-attach
 NOT_PRELOADED := --exclude memscope-preload --exclude memscope-preload-host --exclude memscope-attach
 
-.PHONY: build demo test test-python test-frameworks test-programs test-debian11 test-aarch64 sim bench install wheel fuzz check clean packages-build packages-test
+.PHONY: build demo test test-python test-python-newest test-frameworks test-programs test-debian11 test-aarch64 sim bench install wheel fuzz check clean packages-build packages-test
 
 build: packages-build ## Build the command and the recording libraries into target/stage
 	$(CARGO) build --release --locked -p memscope-cli
@@ -65,6 +65,9 @@ test: packages-test build sim ## Run every test but those of the other targets
 test-python: packages-test wheel ## Check the Python package and test it in fresh environments
 	$$(scripts/python-tools)/mypy --no-error-summary
 	python3 python/tests/run.py dist/*.whl
+
+test-python-newest: wheel ## Test the Python package with the newest CPython and C library that Debian has; needs root
+	python3 tests/newest/run.py dist/*.whl
 
 test-frameworks: packages-test wheel sim ## Run the tests with MindSpore and with an older torch_npu
 	python3 tests/frameworks/run.py further --stage "$(STAGE)" --sim "$(SIM)"
