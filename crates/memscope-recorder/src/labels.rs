@@ -2,6 +2,7 @@
 //!
 //! A text is written once in each lane; the records that follow have its number. Whether it was is known by its hash, so that no
 //! text is kept and none is compared. A place that two texts share costs a second definition, with another number.
+use crate::control;
 use crate::lane::{Lane, record};
 use crate::process;
 use crate::slot::{self, Guard};
@@ -32,8 +33,11 @@ pub fn block(address: usize, level: LabelLevel, text: &[u8]) {
     });
 }
 
-/// A piece of code that the program wants to see among the functions begins.
+/// A piece of code that the program wants to see among the functions begins. Outside of tracing it explains nothing.
 pub fn function_start(text: &[u8]) {
+    if !control::is_tracing() {
+        return;
+    }
     named(text, |name| Extended::FunctionStart { name });
 }
 
