@@ -3,8 +3,8 @@
 from msmemscope import MemScopeError, MemScopeWarning, __version__, config, start, step, stop, wait
 from msmemscope._recording import use_brand as _use_brand
 
-from . import mstx
+from . import mstx, tracer
 
-__all__ = ["MemScopeError", "MemScopeWarning", "__version__", "config", "mstx", "start", "step", "stop", "wait"]
+__all__ = ["MemScopeError", "MemScopeWarning", "__version__", "config", "mstx", "start", "step", "stop", "tracer", "wait"]
 
 _use_brand("msleaks")

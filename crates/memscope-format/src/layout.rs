@@ -75,6 +75,8 @@ pub mod notes {
     pub const SANDBOXED: u32 = 0x100;
     /// Tracing was on when the recording began: a process forked in a span.
     pub const TRACING: u32 = 0x200;
+    /// Calls of Python functions were traced.
+    pub const CALLS_TRACED: u32 = 0x1000;
 }
 
 pub const CONFIG_CAPACITY: usize = 1536;

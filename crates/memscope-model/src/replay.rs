@@ -590,6 +590,13 @@ impl Replay {
             EventKind::AtenOperatorStart { .. } | EventKind::AtenOperatorEnd { .. } | EventKind::AtenAccess { .. } => {
                 self.enter_aten(now, kind, lane, sink)
             }
+            // The lane has left them out.
+            EventKind::CallsBegin {}
+            | EventKind::CallFound { .. }
+            | EventKind::Call { .. }
+            | EventKind::ModuleCall { .. }
+            | EventKind::NativeCall { .. }
+            | EventKind::CallEnd {} => ControlFlow::Continue(()),
         }
     }
 

@@ -30,6 +30,8 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     mark,
     range_start,
     range_end,
+    calls_begin: crate::python_calls::begin,
+    calls_end: crate::python_calls::end,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);

@@ -4,10 +4,12 @@
 //! * [`libraries`]: brings the recording libraries into the running process.
 //! * [`table`]: talks to the recorder through its C table, which is found by `dlsym` and never linked.
 //! * [`side_keeper`]: the process beside this one that exports and reports, and the wait for it at the end.
+//! * [`calls`]: the trace of calls of Python functions.
 //! * [`recording`]: all of it in the right order.
 //!
 //! Nothing here is the user's: `python/msmemscope` is.
 
+mod calls;
 mod libraries;
 mod recording;
 mod settings;
@@ -34,6 +36,8 @@ mod _native {
 
     #[pymodule_export]
     use super::MemScopeError;
+    #[pymodule_export]
+    use super::calls::{calls_begin, calls_end};
     #[pymodule_export]
     use super::recording::{mark, range_end, range_start, start, step, stop, wait};
     #[pymodule_export]

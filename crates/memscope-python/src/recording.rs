@@ -9,7 +9,7 @@ use memscope_session::{environment, output_dir};
 use pyo3::prelude::*;
 
 use crate::side_keeper::{self, Answer};
-use crate::{MemScopeError, libraries, settings::Settings, table};
+use crate::{MemScopeError, calls, libraries, settings::Settings, table};
 
 /// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
 /// package. Gives what the user has to know.
@@ -20,13 +20,15 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
     let begun = py.detach(|| begin(&settings.settings, &package, &mut notes));
     let api = begun.map_err(MemScopeError::new_err)?;
     (api.start)();
+    notes.extend(calls::begin_with_span(py, api));
     Ok(notes)
 }
 
 /// The end of a span: its files are written in the background. Says whether there is a recording.
 #[pyfunction]
-pub(crate) fn stop() -> bool {
+pub(crate) fn stop(py: Python<'_>) -> bool {
     let Some(api) = table::find() else { return false };
+    calls::end_with_span(py, api);
     (api.stop)();
     side_keeper::export();
     true
@@ -82,7 +84,8 @@ pub(crate) fn range_end(range: u64) {
     }
 }
 
-fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
+/// Begins the recording if there is none yet, and no span.
+pub(crate) fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
     if table::is_of_another_version() {
         return Err(String::from(
             "another version of the recording library is preloaded; start the program without it",

@@ -36,18 +36,21 @@ pub struct Wanted {
     pub accesses: bool,
     /// Those of kernels too: level `kernel`.
     pub kernel_accesses: bool,
+    /// Calls of Python functions: event `traceback`.
+    pub traceback: bool,
 }
 
 impl Wanted {
     pub(crate) const NOTHING: Wanted =
-        Wanted { operators: false, kernels: false, accesses: false, kernel_accesses: false };
+        Wanted { operators: false, kernels: false, accesses: false, kernel_accesses: false, traceback: false };
 
     fn of(settings: &RecordSettings<'_>) -> Wanted {
+        let (levels, events) = (settings.level.unwrap_or(0), settings.events.unwrap_or(0));
+        let traceback = events & event::TRACEBACK != 0;
         // Launches and accesses are those of NPUs; a mask without any asks for none.
         if settings.npus == Some(Mask::NONE) {
-            return Wanted::NOTHING;
+            return Wanted { traceback, ..Wanted::NOTHING };
         }
-        let (levels, events) = (settings.level.unwrap_or(0), settings.events.unwrap_or(0));
         let (launch, accesses) = (events & event::LAUNCH != 0, events & event::ACCESS != 0);
         let kernel = levels & level::KERNEL != 0;
         Wanted {
@@ -55,6 +58,7 @@ impl Wanted {
             kernels: launch && kernel,
             accesses,
             kernel_accesses: accesses && kernel,
+            traceback,
         }
     }
 }
@@ -202,12 +206,14 @@ mod tests {
         let wanted = |settings: &str| Config::parse(format!("v=1;{settings};dir=/a").as_bytes()).unwrap().wanted;
         let operators = Wanted { operators: true, ..Wanted::NOTHING };
         assert_eq!(wanted("level=1;events=7"), operators);
-        let all = Wanted { operators: true, kernels: true, accesses: true, kernel_accesses: true };
+        let all = Wanted { operators: true, kernels: true, accesses: true, kernel_accesses: true, traceback: false };
         assert_eq!(wanted("level=3;events=15"), all);
         assert_eq!(wanted("level=3;events=3"), Wanted::NOTHING);
         assert_eq!(wanted("level=1;events=15"), Wanted { accesses: true, ..operators });
         assert_eq!(wanted("npu=0;level=3;events=15"), Wanted::NOTHING);
         assert_eq!(wanted("npu=1;level=3;events=15"), all);
+        assert_eq!(wanted("npu=0;events=16"), Wanted { traceback: true, ..Wanted::NOTHING });
+        assert_eq!(wanted("level=3;events=31"), Wanted { traceback: true, ..all });
     }
 
     #[test]

@@ -11,7 +11,7 @@ use memscope_format::layout::{
     self, ClockKind, LARGEST_WINDOW, StopReason, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WindowHeader, window_bytes,
 };
 use memscope_format::record::{HostAddr, StackRef};
-use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
+use memscope_stack::{CallNameDefinition, CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 use memscope_sys::{Errno, Part};
 
 /// What every event touches is in the first cache lines: between two events the program has used the cache for itself.
@@ -442,6 +442,11 @@ impl DefinitionSink for Writer {
         let CodeDefinition { id, python_version, first_line, file, function, line_table } = *code;
         let record = Extended::Code { id, python_version, first_line, file, function, line_table };
         self.definition(self.last.ticks, &record);
+    }
+
+    fn call_name(&mut self, name: &CallNameDefinition<'_>) {
+        let CallNameDefinition { id, text, owner } = *name;
+        self.definition(self.last.ticks, &Extended::CallName { id, text, owner });
     }
 
     fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame) {
