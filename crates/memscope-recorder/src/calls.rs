@@ -11,7 +11,8 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use memscope_format::encode::Extended;
 use memscope_format::layout::notes;
-use memscope_stack::python::{self, CallNames, Support};
+use memscope_stack::python::{self, CallNames, Callee, Support};
+pub use memscope_stack::python::{code_of_frame_object, is_native};
 
 /// The trace that is under way, by its number; 0 if none is. Ordinary memory: a forked child goes on.
 static TRACE: AtomicU32 = AtomicU32::new(0);
@@ -93,25 +94,31 @@ pub unsafe fn called(guard: &Guard<'_>, code: usize) {
         let Tables { stacks, calls, .. } = tables;
         // SAFETY: the caller's; the lane is the calling thread's.
         let callee = unsafe { stacks.python.callee(code, &mut calls.names, &mut lane.writer) };
-        let record = callee.map(|callee| match callee.class {
-            None => Extended::Call { code: callee.code },
-            Some(class) => Extended::ModuleCall { code: callee.code, class },
-        });
-        open(lane, tables, ticks, record, code);
+        match callee {
+            Some(Callee { code: number, class: None }) => {
+                open(lane, tables, ticks, &Extended::Call { code: number }, code);
+            }
+            Some(Callee { code: number, class: Some(class) }) => {
+                open(lane, tables, ticks, &Extended::ModuleCall { code: number, class }, code);
+            }
+            None => lose(lane, tables),
+        }
     });
 }
 
-/// A callable is called; of those that are not functions written in C nothing is recorded.
+/// A function written in C is called.
 ///
 /// # Safety
-/// It is a live object, of which the interpreter tells on this thread.
+/// It is a live object that [`is_native`], of which the interpreter tells on this thread.
 #[inline]
 pub unsafe fn native_called(guard: &Guard<'_>, callable: usize) {
     traced(guard, false, |lane, tables, ticks| {
         // SAFETY: the caller's.
-        let function = unsafe { tables.calls.names.native(callable, &mut lane.writer) };
-        if let Some(function) = function {
-            open(lane, tables, ticks, Some(Extended::NativeCall { function }), callable & !NATIVE | NATIVE);
+        match unsafe { tables.calls.names.native(callable, &mut lane.writer) } {
+            Some(function) => {
+                open(lane, tables, ticks, &Extended::NativeCall { function }, callable & !NATIVE | NATIVE)
+            }
+            None => lose(lane, tables),
         }
     });
 }
@@ -137,11 +144,11 @@ pub fn ended(guard: &Guard<'_>, code: usize) {
     });
 }
 
-/// The call of a callable ends: of a function written in C, or of something else of which nothing was recorded.
+/// The call of a function written in C ends.
 #[inline]
 pub fn native_ended(guard: &Guard<'_>, callable: usize) {
     traced(guard, false, |lane, tables, ticks| {
-        // Neither has one that began before the trace a beginning.
+        // One that began before the trace has no beginning.
         if tables.calls.innermost() == Some(callable & !NATIVE | NATIVE) {
             close(lane, tables, ticks);
         }
@@ -190,20 +197,18 @@ fn begin_anew(lane: &mut Lane, tables: &mut Tables, ticks: u64, but_innermost: b
 
 /// The beginning of a call.
 #[inline(always)]
-fn open(lane: &mut Lane, tables: &mut Tables, ticks: u64, record: Option<Extended<'_>>, callee: usize) {
-    match record {
-        Some(record) if !lane.writer.has_dropped() => {
-            lane.writer.extended_event(ticks, &record);
-            tables.calls.push(callee);
-        }
-        _ => lose(lane, tables),
+fn open(lane: &mut Lane, tables: &mut Tables, ticks: u64, record: &Extended<'_>, callee: usize) {
+    if lane.writer.has_dropped() {
+        return lose(lane, tables);
     }
+    lane.writer.frequent_event(ticks, record);
+    tables.calls.push(callee);
 }
 
 /// The end of the innermost call.
 #[inline(always)]
 fn close(lane: &mut Lane, tables: &mut Tables, ticks: u64) {
-    lane.writer.extended_event(ticks, &Extended::CallEnd {});
+    lane.writer.frequent_event(ticks, &Extended::CallEnd {});
     tables.calls.depth = tables.calls.depth.saturating_sub(1);
 }
 

@@ -49,7 +49,7 @@ pub use lane::{
 };
 pub use memscope_format::encode::Extended;
 pub use memscope_format::record::{HostCall, Protection};
-pub use memscope_stack::python::{Support, code_of_frame_object, find_function};
+pub use memscope_stack::python::{Support, find_function};
 pub use process::{Beginning, begin, initialise, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};
 

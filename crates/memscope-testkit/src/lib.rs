@@ -447,6 +447,17 @@ impl SpoolBuilder {
         self.definition(lane, &Extended::AtenName { id, text: text.as_bytes() })
     }
 
+    /// A function written in C, or a class of modules.
+    pub fn call_name(&mut self, lane: LaneNumber, id: u32, text: &str, owner: &str) -> &mut Self {
+        self.definition(lane, &Extended::CallName { id, text: text.as_bytes(), owner: owner.as_bytes() })
+    }
+
+    /// Calls of Python functions were traced.
+    pub fn calls_traced(&mut self) -> &mut Self {
+        self.header_u32(offset_of!(ProcessHeader, notes), layout::notes::CALLS_TRACED);
+        self
+    }
+
     /// `name` is the number of a name that was defined before.
     pub fn aten_start(
         &mut self,

@@ -13,7 +13,7 @@ mod nodes;
 mod output;
 
 use crate::record::{ADDRESS_ABSOLUTE, HostAddr, StackRef, free_stack, kind, stack_field};
-pub use extended::{Extended, Path, extended};
+pub use extended::{Extended, Path, extended, extended_inline};
 pub use nodes::{MAX_NODE, NodeDeltas, node};
 
 /// Room an event may need: 1 + 8 + 8 + 8 bytes, the stack's 10, and the overshoot of the last store.

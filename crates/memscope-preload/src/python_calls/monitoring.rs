@@ -105,20 +105,10 @@ unsafe fn take_tool(python: &Python, monitoring: &Owned<'_>) -> Option<c_int> {
 
 /// Whether nobody has freed our number, and maybe taken it for himself.
 unsafe fn is_ours(python: &Python, monitoring: &Owned<'_>, tool: c_int) -> bool {
-    unsafe extern "C" {
-        fn strcmp(one: *const core::ffi::c_char, other: *const core::ffi::c_char) -> c_int;
-    }
-    // SAFETY: the lock is held; the text lives as long as its object.
+    // SAFETY: the lock is held.
     unsafe {
-        let Some(holder) = python.call_with_number(monitoring.object, c"get_tool", tool, Second::Nothing) else {
-            return false;
-        };
-        let text = (python.text)(holder.object);
-        if text.is_null() {
-            (python.clear_error)();
-            return false;
-        }
-        strcmp(text, NAME.as_ptr()) == 0
+        let holder = python.call_with_number(monitoring.object, c"get_tool", tool, Second::Nothing);
+        holder.is_some_and(|holder| python.is_text(holder.object, NAME))
     }
 }
 
@@ -175,17 +165,22 @@ unsafe extern "C" fn end_of_call(_: Object, arguments: *const Object, _: isize) 
 }
 
 unsafe extern "C" fn native_call(_: Object, arguments: *const Object, count: isize) -> Object {
-    if count > 2 {
-        // SAFETY: as above; the third is what is called.
-        hidden(|guard| unsafe { recorder::native_called(guard, argument(arguments, 2)) });
+    // SAFETY: as above; the third is what is called.
+    unsafe {
+        // Most are Python functions, which tell of themselves.
+        if count > 2 && recorder::is_native(argument(arguments, 2)) {
+            hidden(|guard| recorder::native_called(guard, argument(arguments, 2)));
+        }
     }
     none()
 }
 
 unsafe extern "C" fn native_end(_: Object, arguments: *const Object, count: isize) -> Object {
-    if count > 2 {
-        // SAFETY: as above.
-        hidden(|guard| unsafe { recorder::native_ended(guard, argument(arguments, 2)) });
+    // SAFETY: as above.
+    unsafe {
+        if count > 2 && recorder::is_native(argument(arguments, 2)) {
+            hidden(|guard| recorder::native_ended(guard, argument(arguments, 2)));
+        }
     }
     none()
 }

@@ -10,6 +10,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 use memscope_hook::calls;
 use memscope_recorder::calls as recorder;
+use memscope_recorder::slot::Guard;
 
 const CALL: c_int = 0;
 const RETURN: c_int = 3;
@@ -33,13 +34,13 @@ pub(super) unsafe fn begin(python: &Python) -> u32 {
     // SAFETY: the lock is held, here and below.
     unsafe {
         let Some(starter) = starter(python) else { return calls::REFUSED };
-        let mut others = false;
+        // First, so that what it calls is not traced.
+        let mut others = !begin_in_new_threads(python, starter);
         each_thread(python, |profile| match profile {
             Profile::None => (python.set_profile)(Some(told), starter),
             Profile::Ours => {}
             Profile::Others => others = true,
         });
-        others |= !begin_in_new_threads(python, starter);
         calls::BEGUN | if others { calls::OTHERS_KEPT } else { 0 }
     }
 }
@@ -150,36 +151,42 @@ unsafe fn end_in_new_threads(python: &Python) {
 
 /// The interpreter tells what happens in a thread.
 unsafe extern "C" fn told(_: Object, frame: *mut c_void, what: c_int, argument: Object) -> c_int {
-    hidden(|guard| {
-        // SAFETY: the frame runs on this thread, and so does what is called.
-        unsafe {
-            match what {
-                CALL => {
-                    if let Some(code) = memscope_recorder::code_of_frame_object(frame as usize) {
-                        recorder::called(guard, code);
-                    }
-                }
-                RETURN => {
-                    if let Some(code) = memscope_recorder::code_of_frame_object(frame as usize) {
-                        recorder::ended(guard, code);
-                    }
-                }
-                NATIVE_CALL if !argument.is_null() => recorder::native_called(guard, argument as usize),
-                NATIVE_RETURN | NATIVE_EXCEPTION if !argument.is_null() => {
-                    recorder::native_ended(guard, argument as usize);
-                }
-                _ => {}
-            }
-        }
-    });
+    // SAFETY: the frame runs on this thread, and so does what is called.
+    hidden(|guard| unsafe { record(guard, frame as usize, what, argument as usize) });
     0
 }
 
 const _: ProfileFunction = told;
 
-/// `threading` has made this callable the profile function of a new thread, and here is its first call: from the next on
-/// they come without a callable. The first is told here; it is the end of the call of `sys.setprofile`.
-unsafe extern "C" fn first_call(_: Object, _: *const Object, _: isize) -> Object {
+/// # Safety
+/// The interpreter tells this on this thread.
+#[inline(always)]
+unsafe fn record(guard: &Guard<'_>, frame: usize, what: c_int, argument: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        match what {
+            CALL => {
+                if let Some(code) = recorder::code_of_frame_object(frame) {
+                    recorder::called(guard, code);
+                }
+            }
+            RETURN => {
+                if let Some(code) = recorder::code_of_frame_object(frame) {
+                    recorder::ended(guard, code);
+                }
+            }
+            NATIVE_CALL if argument != 0 && recorder::is_native(argument) => recorder::native_called(guard, argument),
+            NATIVE_RETURN | NATIVE_EXCEPTION if argument != 0 && recorder::is_native(argument) => {
+                recorder::native_ended(guard, argument);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `threading` has made this callable the profile function of a new thread, and here is its first call, with frame, event and
+/// argument: from the next on they come without a callable.
+unsafe extern "C" fn first_call(_: Object, arguments: *const Object, count: isize) -> Object {
     let Some(python) = Python::find() else { return ptr::null_mut() };
     // SAFETY: the interpreter calls this, with its lock held.
     unsafe {
@@ -188,6 +195,11 @@ unsafe extern "C" fn first_call(_: Object, _: *const Object, _: isize) -> Object
             true => (python.set_profile)(Some(told), starter),
             // The trace has ended between the thread's beginning and its first call.
             false => (python.set_profile)(None, ptr::null_mut()),
+        }
+        // Of functions in C a thread that begins ends one, `sys.setprofile` itself.
+        if count == 3 && python.is_text(*arguments.add(1), c"call") {
+            let frame = *arguments as usize;
+            hidden(|guard| record(guard, frame, CALL, 0));
         }
         (python.keep)(python.none);
     }

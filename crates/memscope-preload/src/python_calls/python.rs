@@ -132,6 +132,22 @@ impl Python {
         unsafe { self.owned((self.call_method)(object, method.as_ptr(), c"(O)".as_ptr(), argument)) }
     }
 
+    /// Whether an object is this text.
+    ///
+    /// # Safety
+    /// The lock is held, and it is an object.
+    pub(super) unsafe fn is_text(&self, object: Object, text: &CStr) -> bool {
+        // SAFETY: the caller's; the text of an object lives as long as the object.
+        unsafe {
+            let own = (self.text)(object);
+            if own.is_null() {
+                (self.clear_error)();
+                return false;
+            }
+            CStr::from_ptr(own) == text
+        }
+    }
+
     /// What a call has answered; a null is an error, which nobody is told.
     ///
     /// # Safety

@@ -181,6 +181,18 @@ impl CallNames {
     }
 }
 
+/// Whether a callable is a function written in C; of classes and whatever else can be called, Python itself tells no calls.
+///
+/// # Safety
+/// `callable` must be a live object of the interpreter of this process.
+#[inline(always)]
+pub unsafe fn is_native(callable: usize) -> bool {
+    let Some(interpreter) = interpreter() else { return false };
+    // SAFETY: the caller's.
+    let of_type = unsafe { load::<usize>(callable, OBJECT_TYPE) };
+    interpreter.function_types.contains(&of_type) || of_type == interpreter.descriptor_type
+}
+
 /// # Safety
 /// `callable` must be a live object of this interpreter.
 #[inline(always)]

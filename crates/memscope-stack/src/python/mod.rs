@@ -34,7 +34,7 @@ mod interpreter;
 mod layout;
 mod text;
 
-pub use calls::{CallNames, Callee, code_of_frame_object};
+pub use calls::{CallNames, Callee, code_of_frame_object, is_native};
 pub use frames::PythonStack;
 pub use interpreter::{Support, find_function, initialise, is_missing, library_to_keep, look_again, support};
 
