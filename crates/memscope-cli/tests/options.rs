@@ -61,6 +61,7 @@ fn without_options_the_manuals_defaults_hold() {
         watch: None,
         output_dir: std::env::current_dir().unwrap().join("memscopeDumpResults"),
         log_level: LogLevel::Warn,
+        watch_max_bytes: None,
         max_size: None,
         brand: Brand::MsMemScope,
     };

@@ -22,7 +22,10 @@ mod library;
 mod stub;
 mod types;
 
-pub use api::{ALREADY_BEGUN, API_VERSION, Api, Attachment, BEGUN, REFUSED, host_call};
+pub use api::{
+    ALREADY_BEGUN, API_VERSION, Api, Attachment, BEGUN, REFUSED, WATCH_NO_MEMORY, WATCH_NOT_RECORDING, WATCH_TOO_MANY,
+    WATCHED_ANYWHERE, WATCHED_HOST, WatchedBlock, host_call,
+};
 pub use types::{Answer, Callback, Entry, Word};
 #[doc(hidden)]
 pub use types::{answers, bytes, c_name, is_word};

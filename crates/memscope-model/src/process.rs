@@ -2,6 +2,7 @@
 use crate::refusals::Refusals;
 use crate::replay::Replay;
 use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
+use crate::watch::{self, Contents};
 use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, ProcessState, Stacks, State, TraceEvent};
 use memscope_format::decode::Spool;
 use memscope_format::layout;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 /// A process directory, opened: a [`TraceSource`].
 pub struct Process {
     spool: Arc<Spool>,
+    spool_directory: PathBuf,
     /// While a pass is under way it has them.
     stacks: Stacks,
     pass: Pass,
@@ -35,12 +37,17 @@ impl fmt::Debug for Process {
 impl Process {
     /// Opens a process directory (the one that holds `spool/`) or a spool directory itself.
     pub fn open(directory: &Path) -> Result<Process, ModelError> {
-        let Some(spool) = spool_directory(directory) else {
+        let Some(spool_directory) = spool_directory(directory) else {
             return Err(ModelError::NoRecording { path: directory.to_owned() });
         };
-        let spool = Arc::new(Spool::open(&spool)?);
+        let spool = Arc::new(Spool::open(&spool_directory)?);
         let stacks = no_stacks(&spool.process().settings());
-        Ok(Process { spool, stacks, pass: Pass::Before })
+        Ok(Process { spool, spool_directory, stacks, pass: Pass::Before })
+    }
+
+    /// The bytes of watched blocks; `None` if none were kept.
+    pub fn watched_contents(&self) -> Option<Contents> {
+        watch::contents(&self.spool_directory)
     }
 
     pub fn info(&self) -> &ProcessInfo {
@@ -98,6 +105,7 @@ impl TraceSource for Process {
             start: info.start,
             run_id: info.run_id,
             exited: Some(info.state == ProcessState::Ended),
+            watch: info.settings().watch.filter(|watch| !watch.is_empty()).map(|watch| watch.to_string()),
         }
     }
 

@@ -3,6 +3,7 @@ mod atb;
 mod aten;
 mod kernels;
 mod refused;
+mod watch;
 
 use self::kernels::{LogTotals, LogTurn};
 use crate::books::{Books, BooksView, Counts};
@@ -53,6 +54,7 @@ pub(crate) struct Replay {
     kernels: KernelBooks,
     operators: OpenOperators<OpenAtbOperator>,
     aten_operators: OpenOperators<OpenAtenOperator>,
+    watches: watch::Watches,
     problems: Vec<Problem>,
     damage: Vec<Damage>,
     unknown_records: u64,
@@ -165,6 +167,7 @@ impl Replay {
             kernels: KernelBooks::default(),
             operators: OpenOperators::default(),
             aten_operators: OpenOperators::default(),
+            watches: watch::Watches::default(),
             problems: Vec::new(),
             damage: spool.damage().iter().cloned().map(Damage::Spool).collect(),
             unknown_records: 0,
@@ -493,6 +496,13 @@ impl Replay {
                 ControlFlow::Break(()) => ControlFlow::Break(()),
             });
         }
+        if is_of_watch(kind) {
+            let kernel = self.kernel_of_moment(pending)?;
+            return Ok(match self.enter_watch(now, kind, &pending.lane, kernel, sink) {
+                ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
+                ControlFlow::Break(()) => ControlFlow::Break(()),
+            });
+        }
         if !waits_for_total(kind) {
             return Ok(match self.enter_rare(now, kind, &pending.lane, sink) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
@@ -590,6 +600,11 @@ impl Replay {
             EventKind::AtenOperatorStart { .. } | EventKind::AtenOperatorEnd { .. } | EventKind::AtenAccess { .. } => {
                 self.enter_aten(now, kind, lane, sink)
             }
+            EventKind::WatchBegin { .. }
+            | EventKind::WatchMoment { .. }
+            | EventKind::WatchLook { .. }
+            | EventKind::WatchEnd { .. }
+            | EventKind::WatchProblem { .. } => self.enter_watch(now, kind, lane, 0, sink),
         }
     }
 
@@ -729,6 +744,17 @@ fn is_of_host(kind: EventKind) -> bool {
             | EventKind::HostProtect { .. }
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. }
+    )
+}
+
+fn is_of_watch(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::WatchBegin { .. }
+            | EventKind::WatchMoment { .. }
+            | EventKind::WatchLook { .. }
+            | EventKind::WatchEnd { .. }
+            | EventKind::WatchProblem { .. }
     )
 }
 

@@ -13,5 +13,6 @@ mod kernel_times;
 mod lifecycle;
 mod original;
 mod recording;
+mod watched_memory;
 
 memscope_hook::preloaded_library!();

@@ -150,6 +150,7 @@ impl Draft {
             watch: self.watch,
             output_dir,
             log_level: LogLevel::default(),
+            watch_max_bytes: None,
             max_size: None,
             brand,
         };

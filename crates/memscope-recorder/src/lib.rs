@@ -16,7 +16,7 @@
 //! is out of reach. What a child is to inherit (the settings, whether tracing is on, the count of steps) is ordinary memory.
 //!
 //! What it is not: it calls no hooked function and no device. What devices, pools and frameworks tell ([`device`], [`kernel`],
-//! [`atb`], [`task_log`]) it writes down as its hook has it.
+//! [`atb`], [`task_log`]) it writes down as its hook has it. What a device holds ([`watch`]) its hooks read for it.
 #![cfg_attr(not(test), no_std)]
 
 pub mod atb;
@@ -38,6 +38,7 @@ pub mod slot;
 mod stacks;
 mod start;
 pub mod task_log;
+pub mod watch;
 mod windows;
 mod writer;
 

@@ -40,6 +40,12 @@ pub struct Slot {
     /// A window that was mapped and is not yet a lane's, and its length; 0 for none. A forked child does not have it.
     pub(crate) coming: usize,
     pub(crate) coming_length: usize,
+    /// The hash of the kernel that the runtime reported last, for [`crate::watch`].
+    pub(crate) kernel_reported: u64,
+    /// The runtime is at work for [`crate::watch`].
+    pub(crate) calling_runtime: bool,
+    pub(crate) in_named_kernel: bool,
+    pub(crate) last_stream: usize,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.

@@ -5,3 +5,4 @@ pub(crate) mod write;
 
 pub(crate) use files::{frame_bytes, open, row_bytes};
 pub use write::CsvWriter;
+pub(crate) use write::push_plain;
