@@ -75,6 +75,8 @@ pub mod notes {
     pub const SANDBOXED: u32 = 0x100;
     /// Tracing was on when the recording began: a process forked in a span.
     pub const TRACING: u32 = 0x200;
+    /// Operators were asked for and torch is not as any version we know: of its operators only names are recorded.
+    pub const TORCH_UNKNOWN: u32 = 0x400;
 }
 
 pub const CONFIG_CAPACITY: usize = 1536;

@@ -2,6 +2,7 @@
 use crate::deliberate_lock;
 use crate::hooks::atb::KeptErrno;
 use crate::recording::hidden;
+use crate::torch;
 use crate::watched_memory::Runtime;
 use core::ffi::{CStr, c_char};
 use memscope_hook::{API_VERSION, Api, WatchedBlock, host_call};
@@ -139,10 +140,12 @@ unsafe extern "C" fn host_remapped(
 
 extern "C" fn start() {
     control::start();
+    torch::tracing_changed();
 }
 
 extern "C" fn stop() {
     control::stop();
+    torch::tracing_changed();
 }
 
 extern "C" fn step() {
@@ -196,6 +199,9 @@ unsafe extern "C" fn watch(block: *const WatchedBlock, name: *const u8, length: 
         let _errno = KeptErrno::keep();
         watching::watch(guard, &wish, &Runtime::of_device())
     });
+    if matches!(answer, Some(Ok(_))) {
+        torch::look();
+    }
     match answer {
         Some(Ok(watch)) => i64::from(watch),
         Some(Err(Refused::NoMemory)) => memscope_hook::WATCH_NO_MEMORY,

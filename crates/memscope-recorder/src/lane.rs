@@ -4,6 +4,7 @@
 //! register); instead a new thread looks for a lane whose thread is gone and takes it over, with its window, its
 //! stack memory and its numbers. So a program that starts a million threads has as many lanes as it had threads at once.
 use crate::atb::LastPath;
+use crate::aten::DefinedNames;
 use crate::clock;
 use crate::config::{Config, Wanted};
 use crate::control;
@@ -32,6 +33,15 @@ pub(crate) struct Entry<'g> {
 }
 
 impl Entry<'_> {
+    /// No stack pointer.
+    pub(crate) const PYTHON_ONLY: usize = 1;
+
+    /// Whether there is a place where the C stack begins.
+    #[inline(always)]
+    pub(crate) fn has_c_stack(self) -> bool {
+        self.stack_pointer != Entry::PYTHON_ONLY
+    }
+
     #[inline(always)]
     fn wants_stack(self) -> bool {
         self.stack_pointer != 0
@@ -42,18 +52,19 @@ impl Entry<'_> {
 #[repr(C)]
 pub(crate) struct Lane {
     pub(crate) writer: Writer,
-    /// Null where neither stacks nor paths are asked for.
+    /// Null where neither stacks, paths nor names are asked for.
     tables: *mut Tables,
     wants_stacks: bool,
     owner: AtomicU32,
 }
 
-/// What a lane remembers of stacks and paths, in memory of its own. Zeroes are empty tables.
+/// What a lane remembers of stacks, paths and names, in memory of its own. Zeroes are empty tables.
 #[repr(C)]
 struct Tables {
     stacks: StackCapture,
     nodes: NodeDeltas,
     last_path: LastPath,
+    aten_names: DefinedNames,
 }
 
 impl Tables {
@@ -500,6 +511,12 @@ impl Lane {
     pub(crate) fn last_path(&mut self) -> Option<&mut LastPath> {
         // SAFETY: null, or the lane's own tables.
         unsafe { self.tables.as_mut() }.map(|tables| &mut tables.last_path)
+    }
+
+    /// Which names of operators were defined in the lane.
+    pub(crate) fn aten_names(&mut self) -> Option<&mut DefinedNames> {
+        // SAFETY: null, or the lane's own tables.
+        unsafe { self.tables.as_mut() }.map(|tables| &mut tables.aten_names)
     }
 
     /// The stack of an event, everything defined that is new in it; `None` if the event cannot be written behind it.

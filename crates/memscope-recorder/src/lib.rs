@@ -16,10 +16,11 @@
 //! is out of reach. What a child is to inherit (the settings, whether tracing is on, the count of steps) is ordinary memory.
 //!
 //! What it is not: it calls no hooked function and no device. What devices, pools and frameworks tell ([`device`], [`kernel`],
-//! [`atb`], [`task_log`]) it writes down as its hook has it. What a device holds ([`watch`]) its hooks read for it.
+//! [`atb`], [`aten`], [`task_log`]) it writes down as its hook has it. What a device holds ([`watch`]) its hooks read for it.
 #![cfg_attr(not(test), no_std)]
 
 pub mod atb;
+pub mod aten;
 mod claims;
 mod clock;
 mod config;
@@ -49,7 +50,7 @@ pub use lane::{
 };
 pub use memscope_format::encode::Extended;
 pub use memscope_format::record::{HostCall, Protection};
-pub use process::{Beginning, begin, initialise, process_ends, wanted};
+pub use process::{Beginning, begin, initialise, is_host_wanted, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};
 
 /// For hooks with threads of their own.

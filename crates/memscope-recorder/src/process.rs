@@ -291,6 +291,11 @@ pub fn wanted() -> Wanted {
     if image_is_ready() { config().wanted } else { Wanted::NOTHING }
 }
 
+/// Whether host memory is recorded.
+pub fn is_host_wanted() -> bool {
+    image_is_ready() && config().host
+}
+
 fn image_is_ready() -> bool {
     /// Preparing takes microseconds, and happens when there is one thread. One that was left by a jump never ends.
     const PATIENCE_MS: u64 = 200;
