@@ -12,8 +12,8 @@ files, also if this one is killed. Under the command (`msmemscope python train.p
 traces.
 """
 
-from . import mstx
+from . import mstx, watcher
 from ._native import MemScopeError, __version__
 from ._recording import MemScopeWarning, config, start, step, stop, wait
 
-__all__ = ["MemScopeError", "MemScopeWarning", "__version__", "config", "mstx", "start", "step", "stop", "wait"]
+__all__ = ["MemScopeError", "MemScopeWarning", "__version__", "config", "mstx", "start", "step", "stop", "wait", "watcher"]

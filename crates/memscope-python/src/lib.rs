@@ -13,6 +13,7 @@ mod recording;
 mod settings;
 mod side_keeper;
 mod table;
+mod watcher;
 
 use pyo3::pymodule;
 
@@ -38,4 +39,6 @@ mod _native {
     use super::recording::{mark, range_end, range_start, start, step, stop, wait};
     #[pymodule_export]
     use super::settings::Settings;
+    #[pymodule_export]
+    use super::watcher::{unwatch, watch};
 }
