@@ -291,3 +291,19 @@ proptest! {
         prop_assert_eq!(found.during(), expected);
     }
 }
+
+#[test]
+fn a_change_that_comes_late_is_its_owners_if_that_was_not_seen_to_change_it() {
+    let mut story = Story::new();
+    story.watch(1, NPU, 0, 5);
+    // Its kernel is in a queue, and runs when the next operator is at work.
+    story.operator("owner", GivenFor::Writing, (5, 5)).operator("next", GivenFor::Nothing, (5, 6));
+    // This one was not the owner's.
+    story.operator("other", GivenFor::Nothing, (6, 7));
+    let found = story.found();
+    assert_eq!((found.watched.legal, found.during()), (1, vec![vec!["other#1".to_owned()]]));
+    let mut story = Story::new();
+    story.watch(1, NPU, BLOCKING, 5);
+    story.operator("owner", GivenFor::Writing, (5, 5)).operator("next", GivenFor::Nothing, (5, 6));
+    assert_eq!(story.found().during(), [["next#1"]]);
+}

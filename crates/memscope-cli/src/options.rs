@@ -542,7 +542,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         operand: Some((
             "DIR",
             "directories of recordings, or csv or db files, and then the analyses wanted, if not all: leaks, fluctuation, \
-             decompose, inefficient, oom",
+             decompose, inefficient, oom, watch",
         )),
         options: &[
             OptionId::At,

@@ -173,7 +173,7 @@ pub fn export_process(
     };
     let mut sinks: Vec<&mut dyn TraceSink> = Vec::with_capacity(others.len() + 2);
     sinks.extend(others.iter_mut().map(|sink| &mut **sink as &mut dyn TraceSink));
-    let mut watch_dump = WatchDump::new(directory, &time, process.watched_contents());
+    let mut watch_dump = WatchDump::new(directory, &time, process.watched_contents(), Levels::of(process).operators);
     if format != Format::NoFiles {
         sinks.push(&mut dump);
         sinks.push(&mut watch_dump);

@@ -5,7 +5,7 @@
 use crate::csv::push_plain;
 use crate::destination::{DUMP_MODE, PartialFile, create_directories};
 use crate::error::ExportError;
-use memscope_model::watch::{Contents, WatchId, WatchLook, WatchedBlock};
+use memscope_model::watch::{Contents, WatchId, WatchLook, WatchSource, WatchedBlock};
 use memscope_model::{Device, Moment, NoteKind, Phase, State, TraceEvent, TraceSink};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::fs;
@@ -25,6 +25,8 @@ pub(crate) struct WatchDump<'a> {
     process_directory: &'a Path,
     time: &'a str,
     contents: Option<Contents>,
+    /// Whether operators were asked for: else those of torch were looked at only to know whose a block is.
+    operators: bool,
     /// What each watched block is called in the names of files, and where it is.
     watched: FxHashMap<WatchId, (String, Device, u32)>,
     sums: FxHashMap<Device, Sums>,
@@ -51,7 +53,11 @@ impl TraceSink for WatchDump<'_> {
                 NoteKind::WatchEnd { watch, .. } => {
                     self.watched.remove(watch);
                 }
-                NoteKind::WatchLook(look) if self.failure.is_none() && note.chosen => {
+                NoteKind::WatchLook(look)
+                    if self.failure.is_none()
+                        && note.chosen
+                        && (self.operators || look.moment.source != WatchSource::Aten) =>
+                {
                     self.failure = self.look(look, note.at).err();
                 }
                 _ => {}
@@ -62,11 +68,17 @@ impl TraceSink for WatchDump<'_> {
 }
 
 impl<'a> WatchDump<'a> {
-    pub(crate) fn new(process_directory: &'a Path, time: &'a str, contents: Option<Contents>) -> WatchDump<'a> {
+    pub(crate) fn new(
+        process_directory: &'a Path,
+        time: &'a str,
+        contents: Option<Contents>,
+        operators: bool,
+    ) -> WatchDump<'a> {
         WatchDump {
             process_directory,
             time,
             contents,
+            operators,
             watched: FxHashMap::default(),
             sums: FxHashMap::default(),
             written: FxHashMap::default(),

@@ -2,8 +2,8 @@
 use super::Place;
 use memscope_model::{Action, Block, BlockEvent, Moment, State};
 
-/// Freed blocks further away are not beside it.
-const NEAR: u64 = 1 << 20;
+/// Blocks further away are not beside it.
+const NEAR: u64 = 4096;
 
 /// Before and behind the watched block.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -36,6 +36,14 @@ pub(super) struct FreedNearby {
 enum Side {
     Before(u64),
     Behind(u64),
+}
+
+impl Side {
+    fn distance(&self) -> u64 {
+        match self {
+            Side::Before(distance) | Side::Behind(distance) => *distance,
+        }
+    }
 }
 
 /// On which side of the place a block is, and how far from it; `None` if they overlap.
@@ -82,7 +90,7 @@ impl Neighbours {
             }
             let Block { address, size, made, .. } = *block;
             let neighbour = |distance| Some(Neighbour { address, size, made, freed: None, distance });
-            match side(outer, address, size) {
+            match side(outer, address, size).filter(|side| side.distance() <= NEAR) {
                 Some(Side::Before(distance)) if closer(&found.before, distance) => found.before = neighbour(distance),
                 Some(Side::Behind(distance)) if closer(&found.behind, distance) => found.behind = neighbour(distance),
                 _ => {}

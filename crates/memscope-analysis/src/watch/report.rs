@@ -4,6 +4,7 @@ use memscope_model::watch::{
     GivenFor, WatchEnding, WatchId, WatchLook, WatchOrigin, WatchSource, WatchTrouble, WatchedBlock,
 };
 use memscope_model::{DevAddr, Device, Moment, NameId, StackId, State};
+use std::collections::BTreeSet;
 
 /// How many changes of a block are told one by one; the others are counted.
 const TOLD: usize = 32;
@@ -97,6 +98,8 @@ pub(super) struct Watched {
     undecided: Vec<Undecided>,
     since: Option<OperatorCall>,
     operators_since: u64,
+    /// Operators that own the block and were not seen to change it: where kernels run later, that may still come.
+    owing: BTreeSet<u64>,
     pub(super) freed_nearby: FreedNearby,
 }
 
@@ -131,6 +134,7 @@ impl Watched {
             undecided: Vec::new(),
             since: None,
             operators_since: 0,
+            owing: BTreeSet::new(),
             freed_nearby: FreedNearby::default(),
         }
     }
@@ -151,6 +155,14 @@ impl Watched {
 
     /// What an operator may do with the block.
     pub(super) fn give(&mut self, serial: u64, given: GivenFor) {
+        /// More than torch_npu's queue has room for.
+        const MOST_OWING: usize = 8192;
+        if given >= GivenFor::Unknown {
+            self.owing.insert(serial);
+            if self.owing.len() > MOST_OWING {
+                self.owing.pop_first();
+            }
+        }
         let in_changes = self.undecided.iter_mut().flat_map(|undecided| &mut undecided.suspects);
         for suspect in self.suspects.iter_mut().chain(in_changes).filter(|suspect| suspect.serial == serial) {
             suspect.given = suspect.given.max(given);
@@ -214,6 +226,13 @@ impl Watched {
 
     fn judge(&mut self, undecided: Undecided) {
         if undecided.is_legal() {
+            self.report.legal += 1;
+            for suspect in undecided.suspects.iter().filter(|suspect| suspect.given >= GivenFor::Unknown) {
+                self.owing.remove(&suspect.serial);
+            }
+            return;
+        }
+        if !undecided.change.exact && self.owing.pop_first().is_some() {
             self.report.legal += 1;
             return;
         }

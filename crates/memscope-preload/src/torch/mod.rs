@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn loaded(_engine: usize, _: Entry) -> Next {
 /// Registers with torch if it is in the process by now, and what it tells is wanted and traced.
 pub(crate) fn look() {
     let wanted = wanted();
-    let is_watched = watch::at_operators();
+    let is_watched = watch::at_operators_of_torch();
     if !(wanted.aten_operators || wanted.aten_accesses || is_watched) || !aten::is_traced() {
         return;
     }

@@ -109,7 +109,7 @@ fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl Fn() ->
                 call.each_input(facts, &TRUST, |what, seen| tell(tensors, what, &seen));
             }
         });
-        if is_watched && watch::at_operators() {
+        if is_watched && watch::at_operators_of_torch() {
             let _errno = KeptErrno::keep();
             let text = text();
             let operator = watched_operator(sequence, text.bytes());
@@ -160,7 +160,7 @@ unsafe extern "C" fn ended(address: usize, _context: usize) {
     let Some(begun) = aten::ending(address + SUBJECT) else { return };
     let Some(torch) = observed() else { return };
     hidden(|guard| {
-        if watch::is_on() && TENSORS.load(Relaxed) && !TRUST.is_refuted() && watch::at_operators() {
+        if watch::is_on() && TENSORS.load(Relaxed) && !TRUST.is_refuted() && watch::at_operators_of_torch() {
             // SAFETY: torch's own call, which is ending.
             unsafe { watch_end(guard, torch, address, begun) };
         }

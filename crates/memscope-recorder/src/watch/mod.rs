@@ -13,7 +13,7 @@ mod spec;
 mod table;
 
 use crate::control;
-use crate::lane::{event, event_with_stack};
+use crate::lane::{event, event_with_stack, record};
 use crate::process::{self, Process};
 use crate::slot::{self, Guard};
 use bytes::{Buffer, Read};
@@ -44,6 +44,11 @@ pub fn is_on() -> bool {
 /// Whether operators, and kernels, are looked at.
 pub fn at_operators() -> bool {
     is_on() && process::watch_spec().is_some_and(|spec| spec.operators)
+}
+
+/// Operators of torch tell whose a block is, also where only kernels are looked at, which do not say it.
+pub fn at_operators_of_torch() -> bool {
+    is_on() && process::watch_spec().is_some_and(|spec| spec.operators || spec.kernels)
 }
 
 pub fn at_kernels() -> bool {
@@ -327,7 +332,16 @@ pub fn new_number() -> u64 {
 fn note_moment(guard: &Guard<'_>, operator: &Operator<'_>, phase: Phase) {
     let Operator { source, number, kernel, name, .. } = *operator;
     let name = spec::cut(name);
-    event_with_stack(guard, |stack| Extended::WatchMoment { source, phase, operator: number, kernel, stack, name });
+    let entry = match (source, phase) {
+        (_, Phase::End) => guard.no_stack(),
+        // Their hooks are entered where no C stack can be taken.
+        (WatchSource::Aten | WatchSource::Kernel, _) => guard.python_only(),
+        _ => guard.entry(),
+    };
+    record(entry, 1, |lane, ticks, stack| {
+        let moment = Extended::WatchMoment { source, phase, operator: number, kernel, stack, name };
+        lane.writer.extended_event(ticks, &moment);
+    });
 }
 
 /// What an operator with these tensors may do with a block.

@@ -31,7 +31,7 @@ pub(super) fn of(report: &NamedWatches, layout: &Layout, detail: Detail) -> Vec<
             counted(changes, "change", "changes")
         ));
     }
-    for block in report.blocks.iter().filter(|block| block.no_such_output) {
+    if let Some(block) = report.blocks.iter().find(|block| block.no_such_output) {
         lines.push(format!(
             "note: {} has no output of the number that was asked for; all its outputs were watched",
             block.name
