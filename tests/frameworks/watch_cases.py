@@ -1,14 +1,12 @@
 """Watched blocks: operators and kernels that write where they must not, and who is said to have done it."""
 
 import csv
-import json
+import os
 import subprocess
 from collections import namedtuple
 
-import atb_cases
-import kernel_cases
 from atb_cases import Model
-from environments import REPOSITORY, torch_npu
+from environments import REPOSITORY, Unavailable, torch_npu
 from recording import Failed, analyze, expect_equal, record
 from torch_cases import CURRENT
 
@@ -16,7 +14,7 @@ from torch_cases import CURRENT
 STEPS, FAULT, HOST_WRITE = 200, 137, 90
 TENSOR_BYTES, OVERRUN_BYTES = 24, 8
 WATCH = "--watch=StartOperation,EndOperation"
-KERNELS = REPOSITORY / "tests/frameworks/programs/watched_kernels.c"
+STEPS_WORKLOAD = REPOSITORY / "tests/frameworks/workloads/watched_steps.py"
 WORKLOAD = REPOSITORY / "tests/frameworks/workloads/watched_training.py"
 
 
@@ -184,11 +182,87 @@ def torch_on_npu(site):
     return "operator and kernel 71 of 200"
 
 
+def torch_on_cpu(site):
+    """Operators of torch on the CPU: by the command line, by calls under the command, and by a script that records itself."""
+    python = torch_npu(*CURRENT)
+    variables = {"PYTHONPATH": str(wheel(site)), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    for content in ("", ",full-content"):
+        ways = {
+            "command": [f"--watch=steps::make:0,steps::finish{content}", "--events=launch"],
+            "python": [f"--watch=,nothing{content}", "--events=launch"],
+        }
+        for who, options in ways.items():
+            for fault in (0, FAULT):
+                under = record(site.stage, site.output(), [python, STEPS_WORKLOAD, str(fault), who], variables, "cpu", options)
+                expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
+                check_torch_steps(told(site, under), who, fault, bool(content))
+        for fault in (0, FAULT):
+            output = site.output()
+            words = [python, STEPS_WORKLOAD, fault, "own", output, *(["full"] if content else [])]
+            environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "PYTHONPATH")}
+            done = subprocess.run(list(map(str, words)), env=environment | variables, capture_output=True, text=True)
+            expect_equal("exit status", (0, ""), (done.returncode, done.stderr[-2000:] if done.returncode else ""))
+            (process,) = [process for process in analyze(site.stage, [output], "watch") if "watch" in process]
+            check_torch_steps(process["watch"], "own", fault, bool(content))
+    return f"operator {FAULT} of {STEPS}, six ways"
+
+
+def check_torch_steps(found, who, fault, full_content):
+    kept = next(block for block in found["blocks"] if block["bytes"] == 4 * 4096)
+    expect_equal(f"{who}: changes by owners", 2, kept["legal_changes"])
+    expected = ("steps::make", 0) if who == "command" else ("kept", 0)
+    bytes_changed = (4096, 8191) if full_content else (None, None)
+    alarmed = {expected: [(["steps::scale"], *bytes_changed)]} if fault else {}
+    expect_equal(f"{who}, fault {fault}: alarms", alarmed, alarms(found))
+    if fault:
+        (change,) = kept["changes"]
+        expect_equal(f"{who}: the call", (FAULT, True), (change["during"][0]["call"], change["exact"]))
+    if who != "command":
+        looks = [block["looks"] for block in found["blocks"]]
+        expect_equal(f"{who}: looks at the block with dump_nums=2", 2, looks[1])
+        if min(looks[0], looks[2]) < 2 * 2 * STEPS:
+            raise Failed(f"{who}: the others were looked at {looks} times")
+
+
+def many_blocks(site):
+    """Sixty-four blocks over ten thousand operators."""
+    python = torch_npu(*CURRENT)
+    variables = {"PYTHONPATH": str(wheel(site)), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    program = [python, "-c", MANY_BLOCKS]
+    under = record(site.stage, site.output(), program, variables, "cpu", ["--watch=,nothing", "--events=launch"])
+    expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
+    found = told(site, under)
+    expect_equal("blocks", 64, len(found["blocks"]))
+    expect_equal("looks", {20_000}, {block["looks"] for block in found["blocks"]})
+    expect_equal("alarms", [(f"b{number}", []) for number in range(64) if number != 31] + [("b31", [7777])],
+                 sorted(((block["name"], [change["during"][0]["call"] for change in block["changes"]]) for block in found["blocks"]),
+                        key=lambda told: (len(told[1]), int(told[0][1:]))))
+    return "64 blocks, 10,000 operators"
+
+
+MANY_BLOCKS = """
+import ctypes, torch, msmemscope
+blocks = [torch.zeros(256) for _ in range(64)]
+@torch.library.custom_op("steps::one", mutates_args=())
+def one(x: torch.Tensor, number: int) -> torch.Tensor:
+    if number == 7777:
+        ctypes.memset(blocks[31].data_ptr(), 1, 1)
+    return x.clone()
+x = torch.ones(4)
+for number, block in enumerate(blocks):
+    msmemscope.watcher.watch(block, name=f"b{number}")
+for number in range(1, 10_001):
+    torch.ops.steps.one(x, number)
+for block in blocks:
+    msmemscope.watcher.remove(block)
+"""
+
+
 def wheel(site):
     """The Python package, unpacked."""
     built = sorted((REPOSITORY / "dist").glob("msmemscope-*.whl"))
     if not built:
-        raise Failed("there is no wheel; run `make wheel` first")
+        raise Unavailable("there is no wheel; `make wheel` makes it")
     directory = site.scratch / "package"
     if not directory.exists():
         subprocess.run(["python3", "-m", "zipfile", "-e", str(built[-1]), str(directory)], check=True)
@@ -203,4 +277,7 @@ CASES = [
     Case("watched: a write between operators", between_operators),
     Case("watched: files as in the manual", files_of_the_manual),
     Case("watched: wishes that cannot be granted", odd_wishes),
+    Case("watched: operators of torch on the CPU", torch_on_cpu),
+    Case("watched: operators and kernels of torch_npu", torch_on_npu),
+    Case("watched: many blocks, many operators", many_blocks),
 ]
