@@ -6,7 +6,7 @@ import subprocess
 from collections import namedtuple
 
 from atb_cases import Model
-from environments import REPOSITORY, Unavailable, torch_npu
+from environments import REPOSITORY, torch_npu
 from recording import Failed, analyze, expect_equal, record
 from torch_cases import CURRENT
 
@@ -162,11 +162,10 @@ def odd_wishes(site):
 def torch_on_npu(site):
     """Operators of torch_npu, watched from Python: by tensor, by address; at the level of operators and of kernels."""
     python = torch_npu(*CURRENT)
-    package = wheel(site)
     for level in ("op", "kernel"):
         for fault in (0, 71):
             variables = site.toolkit.variables() | {"ASCEND_LAUNCH_BLOCKING": "1"}
-            variables["PYTHONPATH"] = f"{package}:{variables.get('PYTHONPATH', '')}"
+            variables["PYTHONPATH"] = f"{site.package()}:{variables.get('PYTHONPATH', '')}"
             under = record(site.stage, site.output(), [python, WORKLOAD, str(fault)], variables,
                            options=(f"--level={level}", "--watch=,nothing,full-content", "--call-stack=python"))
             expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
@@ -185,7 +184,7 @@ def torch_on_npu(site):
 def torch_on_cpu(site):
     """Operators of torch on the CPU: by the command line, by calls under the command, and by a script that records itself."""
     python = torch_npu(*CURRENT)
-    variables = {"PYTHONPATH": str(wheel(site)), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    variables = {"PYTHONPATH": str(site.package()), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     for content in ("", ",full-content"):
         ways = {
             "command": [f"--watch=steps::make:0,steps::finish{content}", "--events=launch"],
@@ -227,7 +226,7 @@ def check_torch_steps(found, who, fault, full_content):
 def many_blocks(site):
     """Sixty-four blocks over ten thousand operators."""
     python = torch_npu(*CURRENT)
-    variables = {"PYTHONPATH": str(wheel(site)), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    variables = {"PYTHONPATH": str(site.package()), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     program = [python, "-c", MANY_BLOCKS]
     under = record(site.stage, site.output(), program, variables, "cpu", ["--watch=,nothing", "--events=launch"])
     expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
@@ -256,19 +255,6 @@ for number in range(1, 10_001):
 for block in blocks:
     msmemscope.watcher.remove(block)
 """
-
-
-def wheel(site):
-    """The Python package, unpacked."""
-    built = sorted((REPOSITORY / "dist").glob("msmemscope-*.whl"))
-    if not built:
-        raise Unavailable("there is no wheel; `make wheel` makes it")
-    directory = site.scratch / "package"
-    if not directory.exists():
-        subprocess.run(["python3", "-m", "zipfile", "-e", str(built[-1]), str(directory)], check=True)
-        for command in directory.glob("msmemscope/bin/*"):
-            command.chmod(0o755)
-    return directory
 
 
 CASES = [

@@ -8,9 +8,11 @@ use crate::aten::DefinedNames;
 use crate::clock;
 use crate::config::{Config, Wanted};
 use crate::control;
+use crate::labels::LabelNames;
 use crate::process::{self, MAX_LANES, Process};
 use crate::slot::{self, Guard, Progress, Slot};
 use crate::stacks::StackCapture;
+use crate::storage;
 use crate::writer::Writer;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -54,6 +56,8 @@ pub(crate) struct Lane {
     pub(crate) writer: Writer,
     /// Null where neither stacks, paths nor names are asked for.
     tables: *mut Tables,
+    /// Null until the lane's first label.
+    pub(crate) labels: *mut LabelNames,
     wants_stacks: bool,
     owner: AtomicU32,
 }
@@ -214,6 +218,7 @@ pub(crate) unsafe fn recover(lane: *mut Lane, missing: impl FnOnce(usize) -> u64
 pub(crate) struct Interrupted {
     writer: MaybeUninit<Writer>,
     tables: *mut Tables,
+    labels: *mut LabelNames,
     wants_stacks: bool,
 }
 
@@ -227,7 +232,7 @@ pub(crate) unsafe fn interrupted(lane: *const Lane) -> Option<Interrupted> {
         let lane = lane.as_ref().filter(|lane| lane.owner.load(Relaxed) != 0)?;
         let mut writer = MaybeUninit::uninit();
         ptr::copy_nonoverlapping(&raw const lane.writer, writer.as_mut_ptr(), 1);
-        Some(Interrupted { writer, tables: lane.tables, wants_stacks: lane.wants_stacks })
+        Some(Interrupted { writer, tables: lane.tables, labels: lane.labels, wants_stacks: lane.wants_stacks })
     }
 }
 
@@ -240,6 +245,7 @@ pub(crate) unsafe fn put_back(lane: *mut Lane, interrupted: &Interrupted) {
     unsafe {
         ptr::copy_nonoverlapping(interrupted.writer.as_ptr(), ptr::addr_of_mut!((*lane).writer), 1);
         (*lane).tables = interrupted.tables;
+        (*lane).labels = interrupted.labels;
         (*lane).wants_stacks = interrupted.wants_stacks;
         (*lane).writer.pretend();
     }
@@ -301,9 +307,12 @@ pub fn host_protect(guard: &Guard<'_>, address: usize, size: usize, protection: 
     });
 }
 
-/// Host memory was asked for and not to be had. `flag` as in the record.
+/// Host memory was asked for and not to be had. `flag` as in the record. What torch asks for a storage is told by its own answer.
 #[cold]
 pub fn host_refused(guard: &Guard<'_>, call: HostCall, size: usize, flag: u64) {
+    if storage::is_in_request(guard.entry().stack_pointer) {
+        return;
+    }
     record(guard.entry(), 1, |lane, ticks, stack| {
         lane.writer.extended_event(ticks, &Extended::HostRefused { call, size: size as u64, flag, stack });
     });

@@ -15,8 +15,9 @@
 //! zeroes. A child's first event finds an empty lane, takes the slow path and starts a recording of its own; the parent's window
 //! is out of reach. What a child is to inherit (the settings, whether tracing is on, the count of steps) is ordinary memory.
 //!
-//! What it is not: it calls no hooked function and no device. What devices, pools and frameworks tell ([`device`], [`kernel`],
-//! [`atb`], [`aten`], [`task_log`]) it writes down as its hook has it. What a device holds ([`watch`]) its hooks read for it.
+//! What it is not: it calls no hooked function and no device. What devices, pools and frameworks tell ([`device`], [`storage`],
+//! [`kernel`], [`atb`], [`aten`], [`task_log`]) it writes down as its hook has it. What a device holds
+//! ([`watch`]) its hooks read for it.
 #![cfg_attr(not(test), no_std)]
 
 pub mod atb;
@@ -30,6 +31,7 @@ mod files;
 pub mod forks;
 mod keeper;
 pub mod kernel;
+pub mod labels;
 mod lane;
 mod path;
 mod placement;
@@ -38,6 +40,7 @@ pub mod sandbox;
 pub mod slot;
 mod stacks;
 mod start;
+pub mod storage;
 pub mod task_log;
 pub mod watch;
 mod windows;

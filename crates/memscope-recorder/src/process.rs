@@ -281,6 +281,12 @@ pub(crate) fn config() -> &'static Config {
     unsafe { &*IMAGE.config.get() }
 }
 
+/// Whether host memory is to be recorded.
+#[inline]
+pub(crate) fn records_host() -> bool {
+    image_is_ready() && config().host
+}
+
 /// What is to be watched; `None` if nothing is recorded.
 pub(crate) fn watch_spec() -> Option<&'static watch::Spec> {
     image_is_ready().then(|| &config().watch)
@@ -593,6 +599,13 @@ impl Process {
     /// Adds to what the header says about the recording as a whole.
     pub(crate) fn note(&self, bits: u32) {
         self.header().notes.fetch_or(bits, Relaxed);
+    }
+
+    /// As [`Process::note`], for what is said again and again: only the first time takes the header from other threads.
+    pub(crate) fn note_once(&self, bits: u32) {
+        if self.header().notes.load(Relaxed) & bits != bits {
+            self.note(bits);
+        }
     }
 
     /// Python was loaded while the process ran.

@@ -6,6 +6,7 @@
 use crate::aten::OpenOperator;
 use crate::device::LogicalDevice;
 use crate::lane::{self, Entry, Lane};
+use crate::storage::Request;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr;
@@ -41,6 +42,7 @@ pub struct Slot {
     /// A window that was mapped and is not yet a lane's, and its length; 0 for none. A forked child does not have it.
     pub(crate) coming: usize,
     pub(crate) coming_length: usize,
+    pub(crate) storage_request: Request,
     /// The hash of the kernel that the runtime reported last, for [`crate::watch`].
     pub(crate) kernel_reported: u64,
     /// The runtime is at work for [`crate::watch`].

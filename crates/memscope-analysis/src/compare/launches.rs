@@ -63,6 +63,8 @@ impl Launches {
 #[derive(Debug)]
 pub struct LaunchTally {
     levels: Levels,
+    /// Devices on which nothing was launched are kept, too.
+    of_all_devices: bool,
     threads: FxHashMap<u32, Thread>,
     devices: Vec<DeviceTally>,
 }
@@ -177,16 +179,21 @@ impl Thread {
 
 impl LaunchTally {
     pub fn new(levels: Levels) -> LaunchTally {
-        LaunchTally { levels, threads: FxHashMap::default(), devices: Vec::new() }
+        LaunchTally { levels, of_all_devices: false, threads: FxHashMap::default(), devices: Vec::new() }
     }
 
-    /// By device. Devices on which nothing was launched are left out.
+    /// Of devices on which nothing was launched, too, as long as they had memory.
+    pub fn of_all_devices(levels: Levels) -> LaunchTally {
+        LaunchTally { of_all_devices: true, ..LaunchTally::new(levels) }
+    }
+
+    /// By device. Devices on which nothing was launched are left out, unless all were asked for.
     pub fn finish(mut self) -> Vec<Launches> {
         self.name_the_only_device();
         let mut devices: Vec<Launches> = self
             .devices
             .into_iter()
-            .filter(|tally| !tally.launches.is_empty())
+            .filter(|tally| !tally.launches.is_empty() || self.of_all_devices && tally.device != Device::Unknown)
             .map(|tally| {
                 let by_driver = tally.pools.iter().all(|pool| *pool == Pool::Hal);
                 let counted = |change: Change| if by_driver { change.driver } else { change.framework };
@@ -234,16 +241,20 @@ impl LaunchTally {
         &mut self.devices[place]
     }
 
-    fn memory(&mut self, event: &BlockEvent) {
+    fn memory(&mut self, event: &BlockEvent, state: &State<'_>) {
         let (device, pool, at) = (event.block.device, event.block.pool, event.at);
         if pool == Pool::Pinned {
             return;
         }
+        // A storage of a tensor is counted with the block of the heap that it lies in.
+        let is_counted = state.beneath(&event.block).is_none();
         // A launch that nobody knows the device of may be of any.
         for device in [Some(device), (device != Device::Cpu).then_some(Device::Unknown)].into_iter().flatten() {
-            self.threads.entry(at.thread).or_default().account(device, at.step).total.add(event);
+            if is_counted {
+                self.threads.entry(at.thread).or_default().account(device, at.step).total.add(event);
+                self.device(device).changes.entry(at.step).or_default().add(event);
+            }
             let tally = self.device(device);
-            tally.changes.entry(at.step).or_default().add(event);
             if !tally.pools.contains(&pool) {
                 tally.pools.push(pool);
             }
@@ -298,11 +309,11 @@ impl LaunchTally {
 }
 
 impl TraceSink for LaunchTally {
-    fn event(&mut self, event: &TraceEvent<'_>, _: &State<'_>) -> ControlFlow<()> {
+    fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         match event {
-            TraceEvent::Memory(event) if event.selection != Selection::NotChosen => self.memory(event),
+            TraceEvent::Memory(event) if event.selection != Selection::NotChosen => self.memory(event, state),
             // Where what came before tracing is not chosen, this is where its memory comes in, as in the files.
-            TraceEvent::Alive(event) => self.memory(event),
+            TraceEvent::Alive(event) => self.memory(event, state),
             TraceEvent::Note(note) if note.chosen => match note.kind {
                 NoteKind::AtbOperator { phase, operator } => {
                     self.operator(note, phase, operator.name.map(|name| name.id));

@@ -6,8 +6,8 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, Path};
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, HostAddr, HostCall, MOST_DIMENSIONS, Phase, Protection, Space,
-    StackRef, SystemKind, TaskLogLine, TensorOwner, execution, stack_field,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, HostAddr, HostCall, LabelLevel, MOST_DIMENSIONS, Phase, Protection,
+    Space, StackRef, SystemKind, TaskLogLine, TensorOwner, execution, stack_field,
 };
 use crate::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
 
@@ -68,7 +68,7 @@ macro_rules! choices {
         })*
     };
 }
-choices!(Space, HostCall, SystemKind, Phase, AccessMode, TensorOwner);
+choices!(Space, HostCall, SystemKind, Phase, AccessMode, TensorOwner, LabelLevel);
 choices!(GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble);
 
 impl<'a, T: FromByte> Decode<'a, T> for Byte {

@@ -86,14 +86,12 @@ impl Replay {
         }
     }
 
-    /// On the host storages are blocks of their own; only where one begins is known there.
-    fn block_of_storage(&self, device: Device, storage: DevAddr) -> Option<AccessedBlock> {
-        match device {
-            Device::Cpu => {
-                let block = self.books.host.of_heap_at(HostAddr(storage.0))?;
-                Some(AccessedBlock { block, address: storage, device })
-            }
-            device => self.books.devices.around(device, storage),
-        }
+    /// On the host a storage may be a block of the heap that torch did not allocate: only where one begins is known there.
+    pub(super) fn block_of_storage(&self, device: Device, storage: DevAddr) -> Option<AccessedBlock> {
+        let found = self.books.devices.around(device, storage);
+        found.or_else(|| {
+            let block = (device == Device::Cpu).then(|| self.books.host.of_heap_at(HostAddr(storage.0)))??;
+            Some(AccessedBlock { block: block.id, address: storage, device })
+        })
     }
 }

@@ -222,6 +222,7 @@ pub(super) fn may_look_past(kind: EventKind) -> bool {
         EventKind::Mark { .. }
             | EventKind::RangeStart { .. }
             | EventKind::Snapshot { .. }
+            | EventKind::ToldSnapshot { .. }
             | EventKind::AtbOperatorStart { .. }
             | EventKind::AtbKernel { .. }
             | EventKind::Access { .. }

@@ -4,9 +4,7 @@ use super::{Pending, Replay};
 use crate::lane::Lane;
 use crate::trace::TraceSink;
 use crate::watch::{WatchId, WatchLook, WatchMoment, WatchedBlock};
-use crate::{
-    AccessedBlock, BlockId, DevAddr, Device, HostAddr, Moment, NameId, Names, NoteEvent, NoteKind, TraceEvent,
-};
+use crate::{BlockId, DevAddr, Device, Moment, NameId, Names, NoteEvent, NoteKind, TraceEvent};
 use memscope_format::decode::{EventKind, SpoolError};
 use memscope_format::record::Phase;
 use memscope_format::watch::{WatchEnding, WatchSource, watch_flags};
@@ -103,7 +101,7 @@ impl Replay {
         match kind {
             EventKind::WatchBegin { watch, origin, flags, device, address, size, output, checksum, content } => {
                 let device = self.device_of_operator(device, now.thread);
-                let block = self.block_of_watch(device, address);
+                let block = self.block_of_storage(device, address);
                 let open = OpenWatch { device, address, block: block.map(|block| block.block) };
                 self.watches.open.insert(watch, open);
                 let watched = WatchedBlock {
@@ -145,7 +143,7 @@ impl Replay {
                 let device = open.device;
                 // The recorder does not know of every block where it begins: it may look at one that is gone.
                 if open.block.is_some()
-                    && self.block_of_watch(device, open.address).map(|block| block.block) != open.block
+                    && self.block_of_storage(device, open.address).map(|block| block.block) != open.block
                 {
                     self.watches.open.remove(&watch);
                     let ended = NoteKind::WatchEnd { watch: WatchId(watch), reason: WatchEnding::Freed };
@@ -188,16 +186,6 @@ impl Replay {
                 let begun = operators.remove(&(source, operator));
                 begun.unwrap_or(Called { name, call: 0 })
             }
-        }
-    }
-
-    fn block_of_watch(&self, device: Device, address: DevAddr) -> Option<AccessedBlock> {
-        match device {
-            Device::Cpu => {
-                let block = self.books.host.of_heap_at(HostAddr(address.0))?;
-                Some(AccessedBlock { block, address, device })
-            }
-            device => self.books.devices.around(device, address),
         }
     }
 

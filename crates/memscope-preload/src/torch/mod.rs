@@ -7,7 +7,7 @@
 mod observer;
 
 use crate::hooks::EngineStub;
-use crate::original::{Original, TORCH, TORCH_CORE};
+use crate::original::{C10, Original, TORCH};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
@@ -35,7 +35,7 @@ memscope_hook::functions! {
     NumberOfOutputs is _ZNK2at14RecordFunction11num_outputsEv(call: usize) -> usize, in TORCH;
     HasKernel is _ZNK3c104impl13OperatorEntry23hasKernelForDispatchKeyENS_11DispatchKeyE(entry: usize, key: u16) -> bool,
         in TORCH;
-    KeyName is _ZN3c108toStringENS_11DispatchKeyE(key: u16) -> *const c_char, in TORCH_CORE;
+    KeyName is _ZN3c108toStringENS_11DispatchKeyE(key: u16) -> *const c_char, in C10;
 }
 
 /// The one tensor that is not defined.
