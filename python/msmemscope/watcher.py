@@ -14,6 +14,7 @@ from . import _native
 #: Longest name of a watched block.
 LONGEST_NAME = 64
 _MOST = 2**64
+_HOST = -1
 
 #: Places that were watched at some time: whoever removes another has mistaken the block.
 _watched: Set[Tuple[int, int]] = set()
@@ -24,9 +25,10 @@ class _Block(NamedTuple):
 
     address: int
     length: int
-    device: Optional[int]
-    on_host: bool
+    #: Where the memory begins that it is part of, 0 if that is not known.
     storage: int
+    #: The number of an NPU, or `_HOST`; nothing if only the address is known.
+    device: Optional[int]
 
 
 def watch(block: Any, *, name: str, length: Optional[int] = None, dump_nums: int = -1) -> None:
@@ -45,7 +47,7 @@ def watch(block: Any, *, name: str, length: Optional[int] = None, dump_nums: int
     if looks != -1 and looks < 1:
         raise ValueError(f"dump_nums is {looks}; allowed are -1, for no limit, and numbers from 1")
     found = _find(block, length)
-    _native.watch(found.address, found.length, name, looks, found.device, found.on_host, found.storage)
+    _native.watch(found, name, looks)
     _watched.add((found.address, found.length))
 
 
@@ -92,7 +94,7 @@ def _at_address(address: object, length: object) -> _Block:
         raise ValueError(f"the address is {start}; allowed are 1 to 2**64 - 1")
     if not 0 < size <= _MOST - start:
         raise ValueError(f"length is {size}; allowed are 1 up to the end of the address space")
-    return _Block(start, size, None, False, 0)
+    return _Block(start, size, 0, None)
 
 
 def _of_tensor(tensor: Any) -> _Block:
@@ -107,8 +109,7 @@ def _of_tensor(tensor: Any) -> _Block:
         raise ValueError(f"the tensor has no memory of its own: {error}") from error
     if address == 0 or length == 0:
         raise ValueError(f"the tensor has no memory: its shape is {tuple(tensor.shape)}")
-    index = tensor.device.index if kind == "npu" else None
-    return _Block(address, length, index, kind == "cpu", storage)
+    return _Block(address, length, storage, _HOST if kind == "cpu" else tensor.device.index)
 
 
 def _bytes_between_ends(tensor: Any) -> int:

@@ -5,24 +5,19 @@ use pyo3::prelude::*;
 
 use crate::{MemScopeError, table};
 
-/// Watches a block. `device` is `"cpu"`, the number of an NPU as the program counts them, or nothing: on the NPU that the thread uses, or
-/// else on the host. `storage` is where its memory begins, 0 if that is not known.
+/// Where a block is: address, length, where the memory begins that it is part of (0 if that is not known), and the device: the number of an NPU
+/// as the program counts them, -1 for the host, or nothing: the NPU that the thread uses, or else the host.
+type Place = (u64, u64, u64, Option<i32>);
+
+/// Watches a block, and gives the number of the watch.
 #[pyfunction]
-pub(crate) fn watch(
-    py: Python<'_>,
-    address: u64,
-    length: u64,
-    name: &str,
-    looks: i64,
-    device: Option<i32>,
-    on_host: bool,
-    storage: u64,
-) -> PyResult<u32> {
+pub(crate) fn watch(py: Python<'_>, place: Place, name: &str, looks: i64) -> PyResult<u32> {
     let Some(api) = table::find() else { return Err(not_recording()) };
-    let device = match (on_host, device) {
-        (true, _) => WATCHED_HOST,
-        (false, Some(number)) => number,
-        (false, None) => WATCHED_ANYWHERE,
+    let (address, length, storage, device) = place;
+    let device = match device {
+        Some(number) if number >= 0 => number,
+        Some(_) => WATCHED_HOST,
+        None => WATCHED_ANYWHERE,
     };
     let block = WatchedBlock { device, address, size: length, storage, looks };
     // Without the GIL: the device is waited for, and what it runs may need the GIL.
