@@ -9,3 +9,4 @@ mod queries;
 mod recording;
 mod rows;
 mod stacks;
+mod watch;
