@@ -181,6 +181,37 @@ def torch_on_npu(site):
     return "operator and kernel 71 of 200"
 
 
+def examples_of_the_manual(site):
+    """Both methods, under both names of the package: two looks each, and the program goes on."""
+    python = torch_npu(*CURRENT)
+    variables = site.toolkit.variables() | {"ASCEND_LAUNCH_BLOCKING": "1"}
+    variables["PYTHONPATH"] = f"{site.package()}:{variables.get('PYTHONPATH', '')}"
+    for package in ("msmemscope", "msleaks"):
+        for block, length in (("test_tensor", ""), ("test_tensor.data_ptr()", ", length=1000")):
+            script = MANUAL_EXAMPLE.format(package=package, block=block, length=length)
+            under = record(site.stage, site.output(), [python, "-c", script], variables, options=("--watch=op0,op1",))
+            expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
+            (watched,) = told(site, under)["blocks"]
+            expect_equal("looks, and why they ended", ("test", 2, "dump_nums"), (watched["name"], watched["looks"], watched["ended"]))
+            expect_equal("lines of checksums", ["before", "after"], [info.rpartition("_")[2][:-4] for info, _ in sums(under)])
+    return "four of them"
+
+
+MANUAL_EXAMPLE = """
+import torch
+import torch_npu
+import {package}
+
+torch.npu.synchronize()
+test_tensor = torch.randn(2,3).to('npu:0')
+{package}.watcher.watch({block}{length}, name="test", dump_nums=2)
+for _ in range(3):
+    other = torch.ones(8).to('npu:0')
+torch.npu.synchronize()
+{package}.watcher.remove({block}{length})
+"""
+
+
 def torch_on_cpu(site):
     """Operators of torch on the CPU: by the command line, by calls under the command, and by a script that records itself."""
     python = torch_npu(*CURRENT)
@@ -263,6 +294,7 @@ CASES = [
     Case("watched: a write between operators", between_operators),
     Case("watched: files as in the manual", files_of_the_manual),
     Case("watched: wishes that cannot be granted", odd_wishes),
+    Case("watched: examples of the manual", examples_of_the_manual),
     Case("watched: operators of torch on the CPU", torch_on_cpu),
     Case("watched: operators and kernels of torch_npu", torch_on_npu),
     Case("watched: many blocks, many operators", many_blocks),

@@ -290,6 +290,17 @@ fn the_old_name_writes_and_speaks_as_before() {
 }
 
 #[test]
+fn watched_blocks_that_may_fill_the_disk_are_told_of_before() {
+    let installation = Installation::new();
+    let noted = |most: &str| {
+        let output = installation.run(["--watch=a,b,full-content", most, "true"]);
+        String::from_utf8_lossy(&output.stderr).contains("--watch with full-content may keep")
+    };
+    assert!(noted("--watch-max-bytes=1000000T"));
+    assert!(!noted("--watch-max-bytes=1"));
+}
+
+#[test]
 fn a_script_without_interpreter_line_runs_in_the_shell() {
     let installation = Installation::new();
     let script = installation.top.path().join("plain");

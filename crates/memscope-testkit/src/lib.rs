@@ -15,8 +15,8 @@
 
 pub use memscope_format::encode::Extended;
 use memscope_format::encode::{self, Deltas, NodeDeltas, Path as CodedPath};
-pub use memscope_format::layout::{StopReason, seal};
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
+pub use memscope_format::layout::{StopReason, seal};
 pub use memscope_format::record::{
     AccessMode, HOST_DEVICE, Phase, Protection, Space, SystemKind, TaskLogLine, TensorOwner, TimestampNs,
     UNKNOWN_DEVICE,

@@ -31,8 +31,7 @@ fn operator(spool: &mut SpoolBuilder, lane: LaneNumber, ticks: u64, name: &str, 
     for (step, phase) in [(0, Phase::Start), (100, Phase::End)] {
         let (source, stack) = (WatchSource::Aten, StackRef::NONE);
         let text = if phase == Phase::Start { name } else { "" };
-        let moment =
-            Extended::WatchMoment { source, phase, operator: ticks, kernel: 0, stack, name: text.as_bytes() };
+        let moment = Extended::WatchMoment { source, phase, operator: ticks, kernel: 0, stack, name: text.as_bytes() };
         spool.record(lane, ticks + step, &moment);
         for (number, (watch, checksum, content)) in (1..).zip(looks.iter().copied()) {
             let look = Extended::WatchLook { watch, given: GivenFor::Nothing, checksum, content };
