@@ -113,7 +113,7 @@ fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl Fn() ->
             let _errno = KeptErrno::keep();
             let text = text();
             let operator = watched_operator(sequence, text.bytes());
-            let inputs = |visit: &mut dyn FnMut(GivenFor, DevAddr, u64)| {
+            let inputs = |visit: &mut dyn FnMut(watch::Tensor)| {
                 call.each_input(facts, &TRUST, |what, seen| show(what, &seen, visit));
             };
             watch::begins(guard, &operator, &inputs, &Runtime::of_device());
@@ -126,13 +126,14 @@ fn watched_operator(sequence: u64, name: &[u8]) -> watch::Operator<'_> {
 }
 
 /// What a watched block that is part of a tensor may be used for.
-fn show(what: Option<Use>, seen: &Seen<'_>, visit: &mut dyn FnMut(GivenFor, DevAddr, u64)) {
+fn show(what: Option<Use>, seen: &Seen<'_>, visit: &mut dyn FnMut(watch::Tensor)) {
     if let (Some(what), Seen::Memory(tensor)) = (what, seen) {
         let given = match what {
             Use::Read => GivenFor::Reading,
             Use::Write => GivenFor::Writing,
         };
-        visit(given, DevAddr(tensor.address as u64), tensor.bytes);
+        let (device, address) = (device_of(tensor), DevAddr(tensor.address as u64));
+        visit(watch::Tensor { given, device, address, size: tensor.bytes });
     }
 }
 
@@ -184,7 +185,7 @@ unsafe fn watch_end(guard: &Guard<'_>, torch: &Torch, address: usize, begun: Beg
     let known = OPERATORS.find(schema.address(), schema.identity(), EPOCH.load(Relaxed), || call.facts());
     let text = schema.text();
     let operator = watched_operator(begun.sequence, text.bytes());
-    let outputs = |visit: &mut dyn FnMut(GivenFor, DevAddr, u64)| {
+    let outputs = |visit: &mut dyn FnMut(watch::Tensor)| {
         if let Found::Known(_, facts) = &known
             && !TRUST.is_refuted()
         {

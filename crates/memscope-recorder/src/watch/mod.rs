@@ -94,8 +94,18 @@ pub struct Operator<'a> {
     pub short_name: &'a [u8],
 }
 
-/// Calls back with each tensor of an operator, in order: what it is given for, where it is, how long it is.
-pub type EachTensor<'a> = &'a dyn Fn(&mut dyn FnMut(GivenFor, DevAddr, u64));
+/// A tensor of an operator.
+#[derive(Clone, Copy)]
+pub struct Tensor {
+    pub given: GivenFor,
+    /// `UNKNOWN`: that of the calling thread.
+    pub device: LogicalDevice,
+    pub address: DevAddr,
+    pub size: u64,
+}
+
+/// Calls back with each tensor of an operator, in order.
+pub type EachTensor<'a> = &'a dyn Fn(&mut dyn FnMut(Tensor));
 
 /// An operator is about to begin. `tensors` are those it is given, its outputs among them if they are there already.
 pub fn begins(guard: &Guard<'_>, operator: &Operator<'_>, tensors: EachTensor<'_>, memory: &impl Memory) {
@@ -348,9 +358,9 @@ fn note_moment(guard: &Guard<'_>, operator: &Operator<'_>, phase: Phase) {
 fn given(place: &Place, tensors: EachTensor<'_>) -> GivenFor {
     let (start, end) = (place.address().0, place.address().0.saturating_add(place.size()));
     let mut most = GivenFor::Nothing;
-    tensors(&mut |given, address, size| {
-        if address.0 < end && address.0.saturating_add(size) > start {
-            most = most.max(given);
+    tensors(&mut |tensor| {
+        if tensor.address.0 < end && tensor.address.0.saturating_add(tensor.size) > start {
+            most = most.max(tensor.given);
         }
     });
     most
@@ -360,25 +370,25 @@ fn given(place: &Place, tensors: EachTensor<'_>) -> GivenFor {
 fn arm(guard: &Guard<'_>, process: &Process, spec: &Spec, operator: u64, tensors: EachTensor<'_>) {
     let table = &process.watches;
     table.forget_armed();
-    let outputs = |visit: &mut dyn FnMut(u32, DevAddr, u64)| {
+    let outputs = |visit: &mut dyn FnMut(u32, Tensor)| {
         let mut number = 0;
-        tensors(&mut |given, address, size| {
-            if given == GivenFor::Writing {
-                visit(number, address, size);
+        tensors(&mut |tensor| {
+            if tensor.given == GivenFor::Writing {
+                visit(number, tensor);
                 number += 1;
             }
         });
     };
     let mut has_chosen = spec.output.is_none();
-    outputs(&mut |number, _, _| has_chosen |= spec.output == Some(number));
+    outputs(&mut |number, _| has_chosen |= spec.output == Some(number));
     let flags = if has_chosen { 0 } else { watch_flags::NO_SUCH_OUTPUT };
     let (mut armed, mut refused) = (0, false);
-    outputs(&mut |number, address, size| {
+    outputs(&mut |number, Tensor { device, address, size, .. }| {
         let is_chosen = !has_chosen || spec.output.is_none_or(|chosen| chosen == number);
         if is_chosen && address.0 != 0 && size != 0 {
             let chosen = Chosen {
                 origin: WatchOrigin::StartOperator,
-                device: LogicalDevice::UNKNOWN,
+                device,
                 address,
                 size,
                 storage: DevAddr(0),

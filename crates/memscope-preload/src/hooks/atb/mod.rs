@@ -104,18 +104,19 @@ fn watched_operator<'a>(source: WatchSource, number: u64, path: &'a [u8], name: 
     watch::Operator { source, number, kernel: 0, name: long, short_name: name }
 }
 
+fn watched_tensor(given: GivenFor, tensor: &Tensor<'_>) -> watch::Tensor {
+    watch::Tensor { given, device: LogicalDevice::UNKNOWN, address: tensor.address, size: tensor.size }
+}
+
 /// Operators write into some of their inputs, and do not say into which.
 ///
 /// # Safety
 /// `pack` is one of ATB's.
-unsafe fn each_watched_tensor(
-    pack: *const VariantPack,
-    visit: &mut dyn FnMut(GivenFor, memscope_recorder::device::DevAddr, u64),
-) {
+unsafe fn each_watched_tensor(pack: *const VariantPack, visit: &mut dyn FnMut(watch::Tensor)) {
     // SAFETY: the caller's.
     unsafe {
-        VariantPack::each_in_tensor(pack, |tensor| visit(GivenFor::Unknown, tensor.address, tensor.size));
-        VariantPack::each_out_tensor(pack, |tensor| visit(GivenFor::Writing, tensor.address, tensor.size));
+        VariantPack::each_in_tensor(pack, |tensor| visit(watched_tensor(GivenFor::Unknown, &tensor)));
+        VariantPack::each_out_tensor(pack, |tensor| visit(watched_tensor(GivenFor::Writing, &tensor)));
     }
 }
 
@@ -228,7 +229,7 @@ unsafe fn watch_kernel(guard: &Guard<'_>, phase: Phase, kernel: usize, path: &[u
                         unsafe {
                             let tensors = get(kernel);
                             if !tensors.is_null() {
-                                each_kernel_tensor(tensors, |tensor| visit(given, tensor.address, tensor.size));
+                                each_kernel_tensor(tensors, |tensor| visit(watched_tensor(given, &tensor)));
                             }
                         }
                     }
