@@ -238,6 +238,7 @@ def torch_on_cpu(site):
 
 
 def check_torch_steps(found, who, fault, full_content):
+    expect_equal(f"{who}: problems", [], found["problems"])
     kept = next(block for block in found["blocks"] if block["bytes"] == 4 * 4096)
     expect_equal(f"{who}: changes by owners", 2, kept["legal_changes"])
     expected = ("steps::make", 0) if who == "command" else ("kept", 0)

@@ -94,6 +94,13 @@ pub struct Operator<'a> {
     pub short_name: &'a [u8],
 }
 
+impl Operator<'_> {
+    /// A number that operators of no other source have.
+    fn key(&self) -> u64 {
+        self.number << 2 | self.source as u64
+    }
+}
+
 /// A tensor of an operator.
 #[derive(Clone, Copy)]
 pub struct Tensor {
@@ -125,15 +132,17 @@ pub fn begins(guard: &Guard<'_>, operator: &Operator<'_>, tensors: EachTensor<'_
             let given = given(place, tensors);
             look(guard, process, place, given, memory);
             if given >= GivenFor::Unknown {
-                place.own(thread, operator.number);
+                place.own(thread, operator.key());
             }
         });
     }
     if opens {
-        arm(guard, process, spec, operator.number, tensors);
-    }
-    if spec.end_is(operator) {
-        table.closing.store(operator.number, Relaxed);
+        // Operators of torch say what they put out when they have ended.
+        if operator.source != WatchSource::Aten {
+            arm(guard, process, spec, operator.key(), tensors);
+        }
+    } else if spec.end_is(operator) {
+        table.closing.store(operator.key(), Relaxed);
     }
 }
 
@@ -141,28 +150,30 @@ pub fn begins(guard: &Guard<'_>, operator: &Operator<'_>, tensors: EachTensor<'_
 pub fn ends(guard: &Guard<'_>, operator: &Operator<'_>, tensors: EachTensor<'_>, memory: &impl Memory) {
     let (Some(process), Some(spec)) = (process::ensure(), process::watch_spec()) else { return };
     let table = &process.watches;
-    let is_armed = table.is_armed_by(operator.number);
+    let key = operator.key();
+    let is_armed = table.is_armed_by(key);
     let opens = !is_armed && control::is_tracing() && spec.start_is(operator) && !table.has_command_blocks();
     if !(table.is_in_use() || is_armed || opens) {
         return;
     }
     memory.settle();
     if opens {
-        arm(guard, process, spec, operator.number, tensors);
+        arm(guard, process, spec, key, tensors);
     }
     if is_armed || opens {
-        table.each_armed_by(operator.number, |place| begin_watch(guard, process, place, spec.start(), memory));
+        table.each_armed_by(key, |place| begin_watch(guard, process, place, spec.start(), memory));
     }
     if table.is_in_use() && control::is_tracing() {
         note_moment(guard, operator, Phase::End);
         let thread = sys::gettid();
         table.each_active(|place| {
             look(guard, process, place, given(place, tensors), memory);
-            place.disown(thread, operator.number);
+            place.disown(thread, key);
         });
     }
-    let closes = table.closing.load(Relaxed) == operator.number || spec.end_is(operator);
-    if closes && operator.number != 0 {
+    // An operator that is both start and end ends with its next call.
+    let closes = table.closing.load(Relaxed) == key || spec.end_is(operator);
+    if closes && !(is_armed || opens) {
         table.closing.store(0, Relaxed);
         table.each_active(|place| {
             if place.is_of_command() {
@@ -405,6 +416,13 @@ fn arm(guard: &Guard<'_>, process: &Process, spec: &Spec, operator: u64, tensors
     if refused {
         trouble(guard, WatchTrouble::TooManyBlocks, Table::CAPACITY as u64);
     } else if armed == 0 {
+        without_outputs(guard, table);
+    }
+}
+
+/// Said once: the next call of the operator will be no better.
+fn without_outputs(guard: &Guard<'_>, table: &Table) {
+    if !table.has_told_no_outputs.swap(true, Relaxed) {
         trouble(guard, WatchTrouble::NoOutputs, 0);
     }
 }
@@ -422,7 +440,7 @@ fn begin_watch(guard: &Guard<'_>, process: &Process, place: &Place, name: &[u8],
     }
     let Some((checksum, content)) = read(guard, process, place, memory) else {
         if origin == WatchOrigin::StartOperator {
-            trouble(guard, WatchTrouble::NoOutputs, u64::from(output));
+            without_outputs(guard, table);
         }
         table.give_back(place);
         return false;

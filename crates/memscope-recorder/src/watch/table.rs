@@ -10,7 +10,7 @@ use super::bytes::Buffers;
 use super::contents::ContentsFile;
 use super::{SEEN, TURNED};
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 use memscope_format::record::{DevAddr, LogicalDevice};
 use memscope_format::watch::WatchOrigin;
 
@@ -24,6 +24,7 @@ pub(crate) struct Table {
     operators: AtomicU64,
     /// The end operator that is at work; 0 for none.
     pub(super) closing: AtomicU64,
+    pub(super) has_told_no_outputs: AtomicBool,
     pub(super) buffers: Buffers,
     pub(super) contents: ContentsFile,
 }

@@ -37,7 +37,9 @@ pub(super) fn of(report: &NamedWatches, layout: &Layout, detail: Detail) -> Vec<
             block.name
         ));
     }
-    lines.extend(report.problems.iter().map(of_problem));
+    let mut problems: Vec<String> = report.problems.iter().map(of_problem).collect();
+    problems.dedup();
+    lines.extend(problems);
     lines.extend(of_window(report));
     lines
 }
