@@ -93,14 +93,14 @@ pub fn is_inside(place: usize) -> bool {
     }
 }
 
-/// An operator begins. `text` is its name, asked for once in each lane; `tensors` says what it is given.
+/// An operator begins, and gets its number. `text` is its name, asked for once in each lane; `tensors` says what it is given.
 #[inline]
 pub fn begin<T: AsRef<[u8]>>(
     guard: &Guard<'_>,
     operator: &Operator,
     text: impl FnOnce() -> T,
     tensors: impl FnOnce(&mut Tensors<'_>),
-) {
+) -> u64 {
     static SEQUENCE: AtomicU64 = AtomicU64::new(1);
     let Operator { place, name, device, flags, is_wanted } = *operator;
     note_visible_devices(guard);
@@ -119,6 +119,7 @@ pub fn begin<T: AsRef<[u8]>>(
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and the word at the place is that of an object on its stack.
     unsafe { (*slot).operator = OpenOperator { place, word: *(place as *const usize), sequence, name, flags } };
+    sequence
 }
 
 /// The operator whose call has this place, if it is the one that has begun; from here on it is not at work any more.
