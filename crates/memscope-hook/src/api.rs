@@ -134,6 +134,10 @@ pub mod host_call {
     pub const MREMAP: u8 = 10;
 }
 
+/// The name of a range of mstx that is not recorded, but has a number all the same: whoever asks for it learns whether his copy of mstx
+/// leads to the recorder.
+pub const MSTX_PROBE: &str = "msmemscope: who is there";
+
 pub const API_VERSION: u32 = 2;
 
 pub const BEGUN: u32 = 0;

@@ -16,7 +16,7 @@ use crate::labels::{Labels, LateOwners, Windows};
 use crate::lane::Lane;
 use crate::operators::{OpenAtbOperator, OpenAtenOperator, OpenOperators};
 use crate::ranges::{OpenRanges, ThreadDevices};
-use crate::refusals::Refusals;
+use crate::refusals::{self, Refusals};
 use crate::selection::Gate;
 use crate::task_log::{TaskLogReader, is_of_task_log};
 use crate::trace::{Status, TraceSink};
@@ -580,6 +580,9 @@ impl Replay {
             }
             EventKind::System { kind, value } => self.enter_system(now, kind, value, sink),
             EventKind::Snapshot { device, .. } => {
+                if device == LogicalDevice::ALL {
+                    return self.snapshot_of_all(now, lane.text(), sink);
+                }
                 let device = self.snapshot_device(device, now.thread);
                 self.snapshot(now, device, lane.text(), sink)
             }
@@ -639,7 +642,11 @@ impl Replay {
             EventKind::ToldSnapshot { device, reserved, max_reserved, allocated, max_allocated, free, total } => {
                 let device = self.snapshot_device(device, now.thread);
                 let of_device = Some(DeviceRoom { free: free.min(total), total });
-                let memory = SnapshotMemory { reserved, max_reserved, allocated, max_allocated, of_device };
+                let mut memory = SnapshotMemory { reserved, max_reserved, allocated, max_allocated, of_device };
+                if device == Device::Cpu {
+                    let booked = refusals::snapshot(device, &self.books);
+                    (memory.allocated, memory.max_allocated) = (booked.allocated, booked.max_allocated);
+                }
                 self.told_snapshot(now, device, lane.text(), memory, sink)
             }
             // Booked before, with the lane they belong to.

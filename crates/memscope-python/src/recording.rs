@@ -7,8 +7,10 @@ use memscope_session::record_config::{RecordConfig, new_run_id, utc_offset};
 use memscope_session::settings::{NpuSelection, Settings as RunSettings};
 use memscope_session::{environment, output_dir};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::side_keeper::{self, Answer};
+use crate::text::utf8;
 use crate::{MemScopeError, calls, libraries, own, settings::Settings, table};
 
 /// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
@@ -23,6 +25,20 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
     own::count_start();
     notes.extend(calls::begin_with_span(py, api));
     Ok(notes)
+}
+
+/// The same without a span: for what is recorded whether tracing is on or not.
+#[pyfunction]
+pub(crate) fn prepare(py: Python<'_>, settings: &Settings, package: PathBuf) -> PyResult<Vec<String>> {
+    let mut notes = Vec::new();
+    py.detach(|| begin(&settings.settings, &package, &mut notes)).map_err(MemScopeError::new_err)?;
+    Ok(notes)
+}
+
+/// Whether a recording has begun, by whomever.
+#[pyfunction]
+pub(crate) fn is_recording() -> bool {
+    table::find().is_some_and(|api| tell(api, b"") == ALREADY_BEGUN)
 }
 
 /// Lets frameworks that allocate from now on find the recorder, which records nothing yet. Says whether they could not before.
@@ -79,18 +95,21 @@ pub(crate) fn wait(py: Python<'_>) -> PyResult<()> {
 }
 
 #[pyfunction]
-pub(crate) fn mark(message: &str) {
+pub(crate) fn mark(message: &Bound<'_, PyString>) -> PyResult<()> {
+    let message = utf8(message)?;
     if let Some(api) = table::find() {
         // SAFETY: bytes with their length.
         unsafe { (api.mark)(message.as_ptr(), message.len()) };
     }
+    Ok(())
 }
 
 /// The range's number; 0 where nothing records.
 #[pyfunction]
-pub(crate) fn range_start(message: &str) -> u64 {
+pub(crate) fn range_start(message: &Bound<'_, PyString>) -> PyResult<u64> {
+    let message = utf8(message)?;
     // SAFETY: bytes with their length.
-    table::find().map_or(0, |api| unsafe { (api.range_start)(message.as_ptr(), message.len()) })
+    Ok(table::find().map_or(0, |api| unsafe { (api.range_start)(message.as_ptr(), message.len()) }))
 }
 
 #[pyfunction]
@@ -101,7 +120,7 @@ pub(crate) fn range_end(range: u64) {
 }
 
 /// Begins the recording if there is none yet, and no span.
-pub(crate) fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
+fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
     if table::is_of_another_version() {
         return Err(String::from(
             "another version of the recording library is preloaded; start the program without it",

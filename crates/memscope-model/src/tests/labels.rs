@@ -146,7 +146,19 @@ fn functions_are_told_by_name_and_snapshots_with_what_the_program_says() {
         total: 100,
         name: b"after load",
     };
-    spool.record(lane, 5, &told(1)).record(lane, 6, &told(memscope_testkit::HOST_DEVICE));
+    spool.alloc(lane, 5, 0x1000, 48, 0).alloc(lane, 6, 0x2000, 16, 0).free(lane, 7, 0x2000, 0);
+    spool.region(lane, 8, PTA, 1, 0x8000, 8).region(lane, 9, PTA, 0, 0x9000, 16);
+    spool
+        .record(lane, 10, &told(1))
+        .record(lane, 11, &told(memscope_testkit::HOST_DEVICE))
+        .snapshot(lane, 12, 9_998, "all");
+    let books = |allocated, max_allocated| SnapshotMemory {
+        reserved: allocated,
+        max_reserved: max_allocated,
+        allocated,
+        max_allocated,
+        of_device: None,
+    };
     let memory = SnapshotMemory {
         reserved: 20,
         max_reserved: 30,
@@ -160,7 +172,10 @@ fn functions_are_told_by_name_and_snapshots_with_what_the_program_says() {
             "Start forward_pass 7".to_owned(),
             "End forward_pass 7".to_owned(),
             format!("after load {} {memory:?}", Device::Npu(1)),
-            format!("after load cpu {memory:?}"),
+            // What the host's heap holds is the books' to say.
+            format!("after load cpu {:?}", SnapshotMemory { allocated: 48, max_allocated: 64, ..memory }),
+            format!("all 1 {:?}", books(8, 8)),
+            format!("all 3 {:?}", books(16, 16)),
         ]
     );
 }
