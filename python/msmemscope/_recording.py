@@ -161,7 +161,7 @@ def start() -> None:
         registry.begin()
 
 
-def prepare() -> None:
+def prepare(level: int = 3) -> None:
     """Brings the recorder into the process, if it is not there yet, and begins no span."""
     with _recording.lock:
         if _recording.begun_with is not None:
@@ -171,18 +171,13 @@ def prepare() -> None:
         _recording.begun_with = _recording.words
         _recording.is_only_prepared = True
     tell_open_labels()
-    _warn(notes)
+    _warn(notes, level)
 
 
 def begin_calls() -> None:
     """Begins the trace of calls, and the recording if there is none yet."""
-    with _recording.lock:
-        settings = _recording.settle()
-        notes = _recording.announce(settings)
-        notes += _native.calls_begin(settings, _PACKAGE)
-        if _recording.begun_with is None:
-            _recording.begun_with = _recording.words
-    _warn(notes, 4)
+    prepare(5)
+    _warn(_native.calls_begin(), 4)
 
 
 def end_calls() -> None:

@@ -523,6 +523,32 @@ msmemscope.stop()
         (traced,) = connection.execute(f"SELECT count(*) FROM python_trace_{pid} WHERE \"EndTime(ns)\" = 'N/A'").fetchone()
         self.assertEqual(traced, 1)
 
+    def test_code_that_the_program_names_is_among_the_calls_or_alone(self) -> None:
+        program = """
+import sys, msmemscope
+msmemscope.config(device="cpu", output=output)
+def work(n): return n
+@msmemscope.RecordFunction("decorated")
+def named(): return work(1)
+begin, end = {"calls": (msmemscope.tracer.start, msmemscope.tracer.stop), "span": (msmemscope.start, msmemscope.stop)}[sys.argv[1]]
+begin()
+for _ in range(3):
+    with msmemscope.RecordFunction("forward, pass"):
+        work(2)
+named()
+end()
+"""
+        self.run_program(program, "span")
+        self.assertEqual(self.counts(), {"forward, pass": 3, "decorated": 1})
+        self.output += "_calls"
+        self.run_program(program, "calls")
+        counts = self.counts()
+        self.assertEqual(
+            [counts[name] for name in ("forward, pass", "decorated", "work", "named")], [3, 1, 4, 1]
+        )
+        self.assertFalse([name for name in counts if "msmemscope" in name or "function_start" in name], counts)
+        self.assert_nested(self.calls())
+
     def test_under_the_command_the_whole_program_is_traced(self) -> None:
         command = os.path.join(os.path.dirname(sys.executable), "msmemscope")
         self.run_program(

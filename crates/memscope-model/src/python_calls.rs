@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A call, told when it ends or when nothing more is known of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PythonCall<'a> {
-    /// `file(line): function`, `nn.Module: Class`, or a function written in C as Python shows it.
+    /// `file(line): function`, `nn.Module: Class`, a function written in C as Python shows it, or what the program named.
     pub function: &'a str,
     /// `None`: it began before the trace did.
     pub start: Option<TimestampNs>,
@@ -43,7 +43,7 @@ impl PythonCalls {
                     return Ok(());
                 }
             }
-            if reader.give_up(definitions, visit).is_break() {
+            if reader.end_thread(definitions, visit).is_break() {
                 return Ok(());
             }
         }
@@ -69,8 +69,13 @@ pub(crate) fn is_of_calls(kind: EventKind) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Function {
     Code(u32),
-    Module { code: u32, class: u32 },
+    Module {
+        code: u32,
+        class: u32,
+    },
     Native(u32),
+    /// By the program.
+    Named(u32),
 }
 
 /// A call that has not ended.
@@ -86,11 +91,13 @@ struct LaneCalls<'t> {
     stretch: Stretch,
     thread: u32,
     open: Vec<OpenCall>,
+    /// Pieces of code that the program named. They end within other calls than they begin in.
+    named: Vec<OpenCall>,
 }
 
 impl<'t> LaneCalls<'t> {
     fn new(timeline: &'t Timeline) -> LaneCalls<'t> {
-        LaneCalls { timeline, stretch: Stretch::default(), thread: 0, open: Vec::new() }
+        LaneCalls { timeline, stretch: Stretch::default(), thread: 0, open: Vec::new(), named: Vec::new() }
     }
 
     fn enter(
@@ -99,11 +106,12 @@ impl<'t> LaneCalls<'t> {
         names: &mut Names,
         visit: &mut dyn FnMut(&PythonCall<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        if !is_of_calls(event.kind) {
+        let is_named = matches!(event.kind, EventKind::FunctionStart { .. } | EventKind::FunctionEnd { .. });
+        if !is_named && !is_of_calls(event.kind) {
             return ControlFlow::Continue(());
         }
         if event.thread != self.thread {
-            self.give_up(names, visit)?;
+            self.end_thread(names, visit)?;
             self.thread = event.thread;
         }
         let time = self.timeline.time_near(event.ticks, &mut self.stretch);
@@ -113,6 +121,16 @@ impl<'t> LaneCalls<'t> {
             EventKind::Call { code } => self.begin(Function::Code(code), time),
             EventKind::ModuleCall { code, class } => self.begin(self.module(code, class), time),
             EventKind::NativeCall { function } => self.begin(Function::Native(function), time),
+            EventKind::FunctionStart { name } => {
+                self.named.push(OpenCall { function: Function::Named(name), start: Some(time) });
+            }
+            EventKind::FunctionEnd { name } => {
+                let innermost = self.named.iter().rposition(|open| open.function == Function::Named(name));
+                if let Some(innermost) = innermost {
+                    let call = self.named.remove(innermost);
+                    self.tell(call, Some(time), names, visit)?;
+                }
+            }
             // One without a beginning: what told of it is lost.
             _ => {
                 if let Some(call) = self.open.pop() {
@@ -137,6 +155,19 @@ impl<'t> LaneCalls<'t> {
             }
             _ => Function::Module { code, class },
         }
+    }
+
+    /// Nothing more is known of the thread.
+    fn end_thread(
+        &mut self,
+        names: &mut Names,
+        visit: &mut dyn FnMut(&PythonCall<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.give_up(names, visit)?;
+        while let Some(call) = self.named.pop() {
+            self.tell(call, None, names, visit)?;
+        }
+        ControlFlow::Continue(())
     }
 
     /// Nothing more is known of the calls that the thread is in.
@@ -175,6 +206,7 @@ struct Names {
     codes: FxHashMap<u32, Option<String>>,
     classes: FxHashMap<u32, String>,
     natives: FxHashMap<u32, String>,
+    named: FxHashMap<u32, String>,
 }
 
 /// Of what is not in the recording any more.
@@ -197,6 +229,9 @@ impl Names {
                 };
                 self.natives.insert(id, escaped(&native));
             }
+            Definition::LabelName { id, text } => {
+                self.named.insert(id, escaped(&String::from_utf8_lossy(text)));
+            }
             _ => {}
         }
     }
@@ -209,14 +244,17 @@ impl Names {
                 None => Some(UNKNOWN),
             },
             Function::Module { class, .. } => Some(self.classes.get(&class).map_or(UNKNOWN, String::as_str)),
+            Function::Named(name) => Some(self.named.get(&name).map_or(UNKNOWN, String::as_str)),
             Function::Native(function) => Some(self.natives.get(&function).map_or(UNKNOWN, String::as_str)),
         }
     }
 }
 
-/// Whether this is a file of the package that asks for the trace.
+/// Whether this is a file of the package that asks for the trace, and does things of its own in the program.
 fn is_ours(file: &str) -> bool {
-    ["/msmemscope/_recording.py", "/msmemscope/tracer.py"].iter().any(|own| file.ends_with(own))
+    const MODULES: [&str; 3] = ["describe.py", "mstx.py", "tracer.py"];
+    let Some((_, module)) = file.rsplit_once("/msmemscope/") else { return false };
+    module.starts_with('_') || module.starts_with("frameworks/") || MODULES.contains(&module)
 }
 
 /// A text in one line: file names and what is made by `exec` may hold anything.

@@ -1,29 +1,23 @@
 //! The trace of calls of Python functions: begun and ended here, recorded by the library.
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use memscope_hook::{Api, calls};
 use pyo3::prelude::*;
 
-use crate::{MemScopeError, recording, settings::Settings, side_keeper, table};
+use crate::{side_keeper, table};
 
 /// Whether a span has begun the trace, and ends it.
 static OF_SPAN: AtomicBool = AtomicBool::new(false);
 
-/// Begins a trace, and the recording if there is none yet. Gives what the user has to know.
+/// Begins a trace in a process that is recorded. Gives what the user has to know.
 #[pyfunction]
-pub(crate) fn calls_begin(py: Python<'_>, settings: &Settings, package: PathBuf) -> PyResult<Vec<String>> {
-    let mut notes = Vec::new();
-    // As for a span.
-    let begun = py.detach(|| recording::begin(&settings.settings, &package, &mut notes));
-    let api = begun.map_err(MemScopeError::new_err)?;
-    let answer = begin(py, api, calls::ALWAYS);
+pub(crate) fn calls_begin(py: Python<'_>) -> Vec<String> {
+    let answer = table::find().map_or(calls::REFUSED, |api| begin(py, api, calls::ALWAYS));
     if answer == calls::ALREADY_BEGUN {
-        notes.push(String::from("Python calls are traced already; start() has no effect"));
+        return vec![String::from("Python calls are traced already; start() has no effect")];
     }
-    notes.extend(words(answer).map(String::from));
-    Ok(notes)
+    words(answer).map(String::from).into_iter().collect()
 }
 
 /// Ends it; its files are written in the background.

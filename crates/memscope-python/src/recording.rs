@@ -115,7 +115,7 @@ pub(crate) fn range_end(range: u64) {
 }
 
 /// Begins the recording if there is none yet, and no span.
-pub(crate) fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
+fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
     if table::is_of_another_version() {
         return Err(String::from(
             "another version of the recording library is preloaded; start the program without it",

@@ -2,6 +2,7 @@
 //!
 //! A text is written once in each lane; the records that follow have its number. Whether it was is known by its hash, so that no
 //! text is kept and none is compared. A place that two texts share costs a second definition, with another number.
+use crate::calls;
 use crate::control;
 use crate::lane::{Lane, record};
 use crate::process;
@@ -44,10 +45,15 @@ fn note_late_labels() {
 
 /// A piece of code that the program wants to see among the functions begins. Outside of tracing it explains nothing.
 pub fn function_start(text: &[u8]) {
-    if !control::is_tracing() {
+    if !control::is_tracing() && !calls::are_traced() {
         return;
     }
-    named(text, |name| Extended::FunctionStart { name });
+    named(text, |name| {
+        if let Some(process) = process::current() {
+            process.note_once(notes::CALLS_TRACED);
+        }
+        Extended::FunctionStart { name }
+    });
 }
 
 pub fn function_end(text: &[u8]) {

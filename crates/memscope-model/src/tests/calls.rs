@@ -133,6 +133,25 @@ fn the_package_itself_is_not_shown() {
 }
 
 #[test]
+fn what_the_program_names_is_among_them_wherever_it_ends() {
+    let (mut spool, lane) = spool();
+    spool.label_name(lane, 1, "forward").label_name(lane, 2, "backward");
+    call(&mut spool, lane, 10, 0);
+    spool.record(lane, 20, &Extended::FunctionStart { name: 1 });
+    end(&mut spool, lane, 30);
+    spool.record(lane, 40, &Extended::FunctionStart { name: 2 });
+    // A trace of calls that begins anew says nothing about them, and so does an end without a beginning.
+    spool.record(lane, 45, &Extended::CallsBegin {}).record(lane, 46, &Extended::FunctionEnd { name: 3 });
+    spool.record(lane, 50, &Extended::FunctionEnd { name: 1 });
+    let expected = [
+        ("/train.py(1): main".to_owned(), Some(10), Some(30), 7),
+        ("forward".to_owned(), Some(20), Some(50), 7),
+        ("backward".to_owned(), Some(40), None, 7),
+    ];
+    assert_eq!(calls(&mut spool), expected);
+}
+
+#[test]
 fn a_name_is_one_line_whatever_it_holds() {
     let (mut spool, lane) = spool();
     spool.code(lane, 2, "a\nb\u{7}.py", "f,\"\u{8bad}", 3);
