@@ -4,7 +4,7 @@
 //! register); instead a new thread looks for a lane whose thread is gone and takes it over, with its window, its
 //! stack memory and its numbers. So a program that starts a million threads has as many lanes as it had threads at once.
 use crate::atb::LastPath;
-use crate::aten::DefinedNames;
+use crate::aten::LaneOperators;
 use crate::clock;
 use crate::config::{Config, Wanted};
 use crate::control;
@@ -68,7 +68,7 @@ struct Tables {
     stacks: StackCapture,
     nodes: NodeDeltas,
     last_path: LastPath,
-    aten_names: DefinedNames,
+    operators: LaneOperators,
 }
 
 impl Tables {
@@ -522,10 +522,11 @@ impl Lane {
         unsafe { self.tables.as_mut() }.map(|tables| &mut tables.last_path)
     }
 
-    /// Which names of operators were defined in the lane.
-    pub(crate) fn aten_names(&mut self) -> Option<&mut DefinedNames> {
+    /// What the lane remembers of operators.
+    #[inline(always)]
+    pub(crate) fn operators(&mut self) -> Option<&mut LaneOperators> {
         // SAFETY: null, or the lane's own tables.
-        unsafe { self.tables.as_mut() }.map(|tables| &mut tables.aten_names)
+        unsafe { self.tables.as_mut() }.map(|tables| &mut tables.operators)
     }
 
     /// The stack of an event, everything defined that is new in it; `None` if the event cannot be written behind it.
