@@ -150,7 +150,7 @@ macro_rules! records {
                 };
                 /// A pool gave up the heap that begins there.
                 69 HEAP_END HeapEnd { space: Space as Byte, address: DevAddr as DeviceAddress };
-                /// `sequence`, which the end repeats, is the process's own count of operators of Aten: one may end in another
+                /// `sequence`, which the end repeats, is of no other operator of the process: one may end in another
                 /// thread than it began in. `name` is that of an `ATEN_NAME`.
                 71 ATEN_OPERATOR_START AtenOperatorStart {
                     sequence: u64 as Varint,
