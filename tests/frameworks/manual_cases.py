@@ -60,11 +60,18 @@ def marks(report, rows, _):
         raise Failed(f"get_analyzer_config('leaks') takes {report['parameters']}")
 
 
+def watched(_, __, directory):
+    """watcher.watch() and watcher.remove()."""
+    if not [*directory.parent.glob("**/watch_dump*/*"), *directory.glob("**/*watch*")]:
+        raise Failed(f"no file of what was watched below {directory.parent}")
+
+
 def is_at(row, address):
     return row.address not in ("", "N/A") and int(row.address, 0) == address
 
 
-PIECES = (spans, labels, snapshots, trace, marks)
+#: With the part of the package that they need, if it is one that this version may lack.
+PIECES = ((spans, None), (labels, None), (snapshots, None), (trace, "tracer"), (marks, None), (watched, "watcher"))
 
 
 class BlocksCase(namedtuple("BlocksCase", "name device")):
@@ -77,12 +84,13 @@ class BlocksCase(namedtuple("BlocksCase", "name device")):
         (report,), (process,) = run.reports, run.processes
         (directory,) = output.glob("msmemscope_*_ascend")
         rows = process.rows("cpu" if self.device == "cpu" else 0)
-        for piece in PIECES:
+        pieces = [piece for piece, part in PIECES if part is None or part in report["parts"]]
+        for piece in pieces:
             try:
                 piece(report, rows, directory)
             except Failed as why:
                 raise Failed(f"{piece.__doc__} {why}") from None
-        return f"{len(PIECES)} pieces, {len(rows)} rows"
+        return f"{len(pieces)} pieces, {len(rows)} rows"
 
 
 CASES = [
