@@ -64,12 +64,12 @@ labelled = torch.randn(FLOATS).to(device)
 describe.describer(labelled, owner="test4")
 note("test4", labelled)
 
-# Snapshots: of a device, of several, of all, and around a piece of code.
+# Snapshots: of a device, of several, of all, and around a piece of code. Without an NPU there is no device 0 to ask.
 msmemscope.take_snapshot(device_mask=0)
 msmemscope.take_snapshot(device_mask=[0, 1], name="test_list")
 msmemscope.take_snapshot(device_mask=(0, 1), name="test_tuple")
 msmemscope.take_snapshot(name="test_all")
-with msmemscope.TakeSnapshot(0, "test_around"):
+with msmemscope.TakeSnapshot(name="test_around"):
     train()
 
 # Names for code, within a trace of all calls.
