@@ -1,5 +1,5 @@
-"""What the manual shows of the Python interface, by a training on the CPU and on the simulated NPU: each piece has its effect in the
-files."""
+"""What the manual shows of the Python interface, by a training on the CPU and on the simulated NPU: each piece has its effect
+in the files."""
 
 import csv
 from collections import namedtuple

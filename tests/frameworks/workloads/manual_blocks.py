@@ -1,4 +1,4 @@
-"""What the manual shows of the Python interface, one piece after the other, by a training on a device: manual_blocks.py cpu|npu:0 OUTPUT.
+"""What the manual shows of the Python interface, one piece after the other, by a training: manual_blocks.py cpu|npu:0 OUTPUT.
 
 Prints the addresses that the pieces are known by."""
 
