@@ -22,13 +22,14 @@ import device_cases
 import kernel_cases
 import leak_cases
 import mindspore_cases
+import storage_cases
 import torch_cases
 import usage_cases
 from environments import REPOSITORY, Toolkit, Unavailable
 from recording import Failed
 
-QUICK = (device_cases.CASES + kernel_cases.CASES + atb_cases.CASES + torch_cases.CURRENT_CASES + leak_cases.CASES
-         + usage_cases.CASES)
+QUICK = (device_cases.CASES + kernel_cases.CASES + atb_cases.CASES + torch_cases.CURRENT_CASES + storage_cases.CASES
+         + leak_cases.CASES + usage_cases.CASES)
 FURTHER = mindspore_cases.CASES + torch_cases.OLD_CASES + leak_cases.FURTHER_CASES + usage_cases.FURTHER_CASES
 SETS = {"quick": QUICK, "further": FURTHER, "all": QUICK + FURTHER}
 
