@@ -4,7 +4,7 @@ import csv
 from collections import namedtuple
 
 from environments import REPOSITORY, torch_npu
-from recording import Pool, Row, expect_equal, record
+from recording import Failed, Pool, Row, analyze, expect_equal, record
 from torch_cases import CURRENT
 
 WORKLOADS = REPOSITORY / "tests/frameworks/workloads"
@@ -45,4 +45,44 @@ class StorageCase(namedtuple("StorageCase", "name way")):
         return f"{len(expected)} storages of {sum(expected.values())} bytes alive"
 
 
+class OutOfMemoryCase(namedtuple("OutOfMemoryCase", "name way status")):
+    """Each call that torch or Python reports as out of memory is one report, also if the process then dies."""
+
+    def run(self, site):
+        recorded = run(site, "cpu_out_of_memory.py", self.way, ("--call-stack=python,c", "--analysis=oom:5"))
+        expect_equal("exit status", self.status, recorded.status)
+        (report,) = recorded.reports
+        expect_equal("what was raised", ["RuntimeError"] * 3 + ["MemoryError"], report["refused"])
+        of_spool = self.check(site, [recorded.output], report)
+        (process,) = [process for process in recorded.processes if "cpu" in process.files]
+        of_files = self.check(site, process.files.values(), report)
+        expect_equal("out of memory by the files", of_spool["ooms"], of_files["ooms"])
+        expect_equal("the program dealt with it", self.way == "handled", of_spool["handled"])
+        return f"{len(of_spool['ooms'])} reports"
+
+    def check(self, site, paths, report):
+        (process,) = [process for process in analyze(site.stage, paths, "oom:5") if process["oom"]["count"]]
+        found = []
+        for oom in process["oom"]["ooms"]:
+            pools = {pool["pool"]: pool for pool in oom["pools"]}
+            if oom["bytes"] < 16 << 20:
+                # An arena of Python's, in between.
+                continue
+            expect_equal("storages alive", report["blocks"], pools["PTA"]["blocks"])
+            holder = pools["PTA"]["sites"][0]["frames"][0]
+            line = [frame for frame in oom["site"]["frames"] if "cpu_out_of_memory.py" in frame][0]
+            if not any("torch::" in frame or "c10::" in frame or "at::" in frame for frame in oom["stack"]) and oom["call"] == "PTA":
+                raise Failed(f"no frame of torch's own in {oom['stack']}")
+            found.append((oom["call"], oom["tries"], line.split(": ")[-1], holder.split(": ")[-1]))
+        expected = [("PTA", 1, "fill", "fill"), ("PTA", 1, "ask_for_too_much", "fill"), ("PTA", 1, "ask_for_too_much", "fill")]
+        last = [("PTA", 1, "ask_for_too_much", "fill")] if self.way == "raised" else []
+        expect_equal("where memory ran out, and who held it", [*expected, *last],
+                     [oom for oom in found if oom[0] == "PTA"])
+        of_python = [oom[1:] for oom in found if oom[0] != "PTA"]
+        expect_equal("what Python was refused", [(1, "ask_python", "fill")], of_python)
+        return {"ooms": found, "handled": process["oom"]["handled"]}
+
+
 CASES = [StorageCase(f"torch on the CPU, storages, {way}", way) for way in ("threads", "autograd", "fork", "spawn")]
+CASES += [OutOfMemoryCase(f"torch on the CPU, out of memory, {way}", way, status)
+          for way, status in (("handled", 0), ("raised", 1), ("aborted", -6))]
