@@ -7,13 +7,77 @@
     train()
     msmemscope.stop()
 
+    run = msmemscope.open("results")
+    print(run.leaks())
+
 Nothing has to be set up: `start()` brings the recorder into the running process, and a process beside this one writes the
 files, also if this one is killed. Under the command (`msmemscope python train.py`) the same calls choose what the command
-traces.
+traces. Recordings and dump files are read and analyzed on any machine.
 """
 
-from . import mstx
-from ._native import MemScopeError, __version__
-from ._recording import MemScopeWarning, config, start, step, stop, wait
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["MemScopeError", "MemScopeWarning", "__version__", "config", "mstx", "start", "step", "stop", "wait"]
+from . import describe, mstx
+from ._function import RecordFunction
+from ._native import MemScopeError, __version__
+from ._reading import open, record
+from ._recording import MemScopeWarning, config, start, step, stop, wait
+from ._snapshot import TakeSnapshot, take_snapshot
+from .frameworks import cleanup_framework_hooks, init_framework_hooks
+
+if TYPE_CHECKING:
+    from . import analyzer, reports, run
+    from .analyzer import analyze, check_inefficient, check_leaks, get_analyzer_config, list_analyzers
+    from .run import Run
+
+__all__ = [
+    "MemScopeError",
+    "MemScopeWarning",
+    "RecordFunction",
+    "Run",
+    "TakeSnapshot",
+    "__version__",
+    "analyze",
+    "analyzer",
+    "check_inefficient",
+    "check_leaks",
+    "cleanup_framework_hooks",
+    "config",
+    "describe",
+    "get_analyzer_config",
+    "init_framework_hooks",
+    "list_analyzers",
+    "mstx",
+    "open",
+    "record",
+    "reports",
+    "run",
+    "start",
+    "step",
+    "stop",
+    "take_snapshot",
+    "wait",
+]
+
+#: What a program that only records never needs, and where it is.
+_LATER = {
+    "Run": "run",
+    "analyze": "analyzer",
+    "analyzer": "analyzer",
+    "check_inefficient": "analyzer",
+    "check_leaks": "analyzer",
+    "get_analyzer_config": "analyzer",
+    "list_analyzers": "analyzer",
+    "reports": "reports",
+    "run": "run",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _import_module(f".{_LATER[name]}", __name__)
+    value = module if name == _LATER[name] else getattr(module, name)
+    globals()[name] = value
+    return value

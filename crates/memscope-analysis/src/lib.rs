@@ -21,6 +21,7 @@ pub mod leaks;
 mod main_program;
 pub mod oom;
 mod point_in_time;
+mod step_spans;
 mod step_watch;
 mod time_bins;
 mod usage;
@@ -37,4 +38,5 @@ pub use inefficient::{
     Inefficiency, InefficiencyReport, InefficiencySettings, InefficiencyTally, InefficientPool, WorstBlock,
 };
 pub use point_in_time::PointInTime;
+pub use step_spans::{StepSpan, StepSpans};
 pub use usage::{Holdings, PoolTally, StackUsage, UsageTally};

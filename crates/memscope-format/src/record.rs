@@ -173,6 +173,8 @@ impl SystemKind {
 pub const HOST_DEVICE: u32 = 10_000;
 /// In every numbering: the device nobody said.
 pub const UNKNOWN_DEVICE: u32 = 9_999;
+/// In a snapshot: each NPU whose memory was seen.
+pub const ALL_DEVICES: u32 = 9_998;
 
 /// An address in the program's own memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -234,6 +236,7 @@ pub struct LogicalDevice(pub u32);
 
 impl LogicalDevice {
     pub const UNKNOWN: LogicalDevice = LogicalDevice(UNKNOWN_DEVICE);
+    pub const ALL: LogicalDevice = LogicalDevice(ALL_DEVICES);
 }
 
 /// A device as those number it who hand out its memory: it says nothing without the [`Space`].
@@ -317,6 +320,34 @@ pub enum TensorOwner {
 impl TensorOwner {
     pub fn from_code(code: u8) -> Option<TensorOwner> {
         [TensorOwner::AtbOperator, TensorOwner::AtbKernel].get(code as usize).copied()
+    }
+}
+
+/// Where a label stands in the text of an owner. On each level but the last, one label counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum LabelLevel {
+    Framework = 0,
+    Component = 1,
+    Process = 2,
+    Detail1 = 3,
+    Detail2 = 4,
+    /// The user's own, as deep as they are nested.
+    User = 5,
+}
+
+impl LabelLevel {
+    pub const ALL: [LabelLevel; 6] = [
+        LabelLevel::Framework,
+        LabelLevel::Component,
+        LabelLevel::Process,
+        LabelLevel::Detail1,
+        LabelLevel::Detail2,
+        LabelLevel::User,
+    ];
+
+    pub fn from_code(code: u8) -> Option<LabelLevel> {
+        LabelLevel::ALL.get(code as usize).copied()
     }
 }
 

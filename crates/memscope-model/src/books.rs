@@ -1,14 +1,16 @@
 //! Which blocks are alive, and what that sums up to.
 use crate::device_books::DeviceBooks;
 use crate::host_books::HostBooks;
+use crate::labels::LateOwners;
 use crate::state;
 use crate::{
-    AccessedBlock, Action, Block, BlockEvent, BlockId, DevAddr, Device, HostAddr, Moment, Pool, PoolUsage, Selection,
-    TimestampNs,
+    AccessedBlock, Action, Block, BlockEvent, BlockId, DevAddr, Device, HostAddr, Moment, OwnerId, Pool, PoolUsage,
+    Selection, TimestampNs,
 };
 use memscope_format::decode::EventKind;
 use memscope_format::record::Space;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// The books of all pools. They turn recorded events into events of blocks; each change of them is followed by its one
 /// event, so that a sink that breaks off leaves books that agree with what it was given.
@@ -49,7 +51,7 @@ impl Handover {
 }
 
 /// Numbers that run through the books of all pools.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Counts {
     /// Events of all kinds so far: the id of the next.
     pub(crate) ids: u64,
@@ -61,6 +63,8 @@ pub(crate) struct Counts {
     pub(crate) replaced_blocks: u64,
     pub(crate) unknown_unmaps: u64,
     pub(crate) implausible_events: u64,
+    /// Whose blocks are by labels that come later.
+    pub(crate) late: Arc<LateOwners>,
 }
 
 impl Counts {
@@ -72,9 +76,10 @@ impl Counts {
     }
 
     #[inline]
-    pub(crate) fn next_block(&mut self) -> BlockId {
+    pub(crate) fn next_block(&mut self, owner: OwnerId) -> (BlockId, OwnerId) {
         self.blocks += 1;
-        BlockId(self.blocks)
+        let block = BlockId(self.blocks);
+        (block, self.late.of(block, owner))
     }
 
     pub(crate) fn implausible(&mut self) -> ControlFlow<()> {
@@ -87,6 +92,12 @@ impl Books {
     /// As sinks see them.
     pub(crate) fn view(&self) -> BooksView<'_> {
         BooksView { host: &self.host, devices: &self.devices }
+    }
+
+    /// The blocks around an address that a label of it is meant for: the smallest of a device, and what it may lie on in the heap.
+    pub(crate) fn labelled_at(&mut self, address: DevAddr) -> impl Iterator<Item = Block> {
+        let of_device = self.devices.block_around(Device::Unknown, address);
+        of_device.into_iter().chain(self.host.block_around(HostAddr(address.0)))
     }
 
     /// Whether the event cannot be what happened next: an allocation of a live address, or a free of one that is not.

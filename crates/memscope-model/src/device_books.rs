@@ -30,6 +30,7 @@ struct LiveDeviceBlock {
     size: u64,
     made: Moment,
     origin: Origin,
+    owner: OwnerId,
     /// Index of its pool.
     pool: usize,
 }
@@ -49,6 +50,7 @@ pub(crate) struct Allocation {
     pub(crate) address: SpaceAddr,
     pub(crate) size: u64,
     pub(crate) attributes: u32,
+    pub(crate) owner: OwnerId,
 }
 
 /// Events of devices are thousands of times rarer than those of the heap: no code of theirs in the heap's loop.
@@ -62,7 +64,7 @@ impl DeviceBooks {
         counts: &mut Counts,
         emit: Emit<'_>,
     ) -> ControlFlow<()> {
-        let Allocation { space, device, address, size, attributes } = allocation;
+        let Allocation { space, device, address, size, attributes, owner } = allocation;
         let pool = self.pool_index(device, Pool::of(space, device));
         if !self.pools[pool].fits(size) {
             return counts.implausible();
@@ -77,11 +79,13 @@ impl DeviceBooks {
             Space::PtaWorkspace => workspace_share(size, self.pools[pool].live_bytes),
             _ => size,
         };
+        let (block, owner) = counts.next_block(owner);
         let live = LiveDeviceBlock {
-            block: counts.next_block(),
+            block,
             size,
             made: Moment { event: counts.ids, ..now },
             origin: Origin::of(space, attributes),
+            owner,
             pool,
         };
         self.live.insert((space, address), live);
@@ -186,6 +190,17 @@ impl DeviceBooks {
 
     /// The smallest live block of `device` (any, if that is unknown) around `address`. Handles are not addresses.
     pub(crate) fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock> {
+        let (start, live) = self.live_around(device, address)?;
+        Some(AccessedBlock { block: live.block, address: DevAddr(start.0), device: self.pools[live.pool].device })
+    }
+
+    /// The same block with all that is known of it.
+    pub(crate) fn block_around(&self, device: Device, address: DevAddr) -> Option<Block> {
+        let (start, live) = self.live_around(device, address)?;
+        Some(self.block(start, live))
+    }
+
+    fn live_around(&self, device: Device, address: DevAddr) -> Option<(SpaceAddr, &LiveDeviceBlock)> {
         /// Blocks of a pool do not overlap; of those that do all the same, this many are looked at.
         const NEAR: usize = 16;
         const ADDRESSED: [Space; 6] =
@@ -199,7 +214,7 @@ impl DeviceBooks {
             before.filter(|((_, start), live)| holds(*start, live)).min_by_key(|(_, live)| live.size)
         };
         let ((_, start), live) = ADDRESSED.into_iter().filter_map(around).min_by_key(|(_, live)| live.size)?;
-        Some(AccessedBlock { block: live.block, address: DevAddr(start.0), device: self.pools[live.pool].device })
+        Some((*start, live))
     }
 
     fn change_reserved(&mut self, pool: usize, change: impl FnOnce(u64) -> u64) {
@@ -224,7 +239,6 @@ impl DeviceBooks {
 
     fn block(&self, address: SpaceAddr, live: &LiveDeviceBlock) -> Block {
         let PoolUsage { device, pool, .. } = self.pools[live.pool];
-        let owner = OwnerId::of(pool, live.origin);
         Block {
             id: live.block,
             device,
@@ -233,7 +247,7 @@ impl DeviceBooks {
             address: address.0,
             size: live.size,
             made: live.made,
-            owner,
+            owner: live.owner,
         }
     }
 

@@ -18,6 +18,9 @@ pub enum ModelError {
     // The text of a spool error already names the file and the cause.
     #[error(transparent)]
     Spool(#[from] SpoolError),
+    /// Whoever wanted to know has broken off.
+    #[error("interrupted")]
+    Interrupted,
     // As is that of a source's own error.
     #[error(transparent)]
     Source(Box<dyn std::error::Error + Send + Sync>),

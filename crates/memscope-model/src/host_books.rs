@@ -9,7 +9,7 @@ use crate::{
 use memscope_format::decode::EventKind;
 use memscope_format::record::{HostAddr, Protection};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 /// A block that is alive, found by its address.
@@ -18,6 +18,7 @@ struct LiveHostBlock {
     block: BlockId,
     size: u64,
     made: Moment,
+    owner: OwnerId,
 }
 
 impl LiveHostBlock {
@@ -31,7 +32,7 @@ impl LiveHostBlock {
             address: address.0,
             size: self.size,
             made: self.made,
-            owner: OwnerId::NONE,
+            owner: self.owner,
         }
     }
 }
@@ -43,6 +44,10 @@ pub(crate) struct HostBooks {
     heap: FxHashMap<HostAddr, LiveHostBlock>,
     /// The newest free of an address, for some addresses.
     last_frees: LastFrees,
+    /// Heap blocks in order; only once a block was looked for by an address in the middle of it.
+    order: Option<BTreeSet<HostAddr>>,
+    /// Whose the blocks are that begin now.
+    pub(crate) owner: OwnerId,
     /// Usable mappings by start; they never overlap.
     mappings: BTreeMap<HostAddr, LiveHostBlock>,
     /// Anonymous mappings without access: address space, not memory. Has nothing in common with `mappings`.
@@ -76,6 +81,8 @@ impl Default for HostBooks {
         HostBooks {
             heap: FxHashMap::default(),
             last_frees: LastFrees::default(),
+            order: None,
+            owner: OwnerId::NONE,
             mappings: BTreeMap::new(),
             reserved: AddressRanges::default(),
             usage: PoolUsage::new(Device::Cpu, Pool::Host),
@@ -137,6 +144,30 @@ impl HostBooks {
         self.heap.get(&address).map(|live| live.block(Origin::Heap, address))
     }
 
+    /// A new block, whose allocation is the next event.
+    #[inline(always)]
+    fn begin(&self, now: Moment, size: u64, counts: &mut Counts) -> LiveHostBlock {
+        let (block, owner) = counts.next_block(self.owner);
+        LiveHostBlock { block, size, made: Moment { event: counts.ids, ..now }, owner }
+    }
+
+    /// The block around an address: of the heap, or else a mapping, which may be what the heap is made of.
+    pub(crate) fn block_around(&mut self, address: HostAddr) -> Option<Block> {
+        if let Some(live) = self.heap.get(&address) {
+            return Some(live.block(Origin::Heap, address));
+        }
+        let HostBooks { heap, order, mappings, .. } = self;
+        let order = order.get_or_insert_with(|| heap.keys().copied().collect());
+        let holds = |start: HostAddr, size: u64| address - start < size;
+        let before = order.range(..=address).next_back().and_then(|start| Some((*start, heap.get(start)?)));
+        let of_heap = before.filter(|(start, live)| holds(*start, live.size));
+        if let Some((start, live)) = of_heap {
+            return Some(live.block(Origin::Heap, start));
+        }
+        let (start, live) = mappings.range(..=address).next_back().filter(|(start, live)| holds(**start, live.size))?;
+        Some(live.block(Origin::Mapping, *start))
+    }
+
     /// The use of host memory, if there was an event.
     pub(crate) fn usage(&self) -> Option<PoolUsage> {
         self.is_used.then_some(self.usage)
@@ -158,7 +189,10 @@ impl HostBooks {
         if !self.usage.fits(size) {
             return counts.implausible();
         }
-        let mut live = begin(now, size, counts);
+        let mut live = self.begin(now, size, counts);
+        if let Some(order) = &mut self.order {
+            order.insert(address);
+        }
         if let Some(old) = self.heap.insert(address, live) {
             counts.replaced_blocks += 1;
             self.heap.remove(&address);
@@ -172,6 +206,9 @@ impl HostBooks {
     }
 
     fn free(&mut self, now: Moment, address: HostAddr, counts: &mut Counts, emit: &mut impl Emit) -> ControlFlow<()> {
+        if let Some(order) = &mut self.order {
+            order.remove(&address);
+        }
         match self.heap.remove(&address) {
             Some(live) => {
                 self.last_frees.remember(address.0, &now);
@@ -193,7 +230,7 @@ impl HostBooks {
             return counts.implausible();
         };
         self.unmap(now, start, end, true, counts, emit)?;
-        let live = begin(now, size, counts);
+        let live = self.begin(now, size, counts);
         self.mappings.insert(address, live);
         self.emit_malloc(now, live.block(Origin::Mapping, address), false, counts, emit)
     }
@@ -230,7 +267,7 @@ impl HostBooks {
                 if !self.usage.fits(end - start) {
                     return counts.implausible();
                 }
-                let live = begin(now, end - start, counts);
+                let live = self.begin(now, end - start, counts);
                 self.mappings.insert(start, live);
                 self.emit_malloc(now, live.block(Origin::Mapping, start), false, counts, emit)?;
             }
@@ -303,7 +340,8 @@ impl HostBooks {
             let mapping_end = address + live.size;
             for (piece_start, piece_end) in [(address, start), (end, mapping_end)] {
                 if piece_start < piece_end {
-                    let piece = LiveHostBlock { block: counts.next_block(), size: piece_end - piece_start, ..live };
+                    let (block, owner) = counts.next_block(live.owner);
+                    let piece = LiveHostBlock { block, size: piece_end - piece_start, owner, ..live };
                     self.mappings.insert(piece_start, piece);
                     let at = Moment { thread: live.made.thread, stack: live.made.stack, ..now };
                     self.emit_malloc(at, piece.block(Origin::Mapping, piece_start), true, counts, emit)?;
@@ -388,7 +426,8 @@ impl HostBooks {
         self.is_used = true;
         counts.frees += 1;
         counts.unmatched_frees += 1;
-        let unseen = LiveHostBlock { block: counts.next_block(), size: 0, made: Moment::default() };
+        let (block, owner) = counts.next_block(OwnerId::NONE);
+        let unseen = LiveHostBlock { block, size: 0, made: Moment::default(), owner };
         let mut event = BlockEvent {
             action: Action::Free,
             block: unseen.block(Origin::Heap, address),
@@ -401,12 +440,6 @@ impl HostBooks {
         };
         emit(&mut event, self)
     }
-}
-
-/// A new block, whose allocation is the next event.
-#[inline(always)]
-fn begin(now: Moment, size: u64, counts: &mut Counts) -> LiveHostBlock {
-    LiveHostBlock { block: counts.next_block(), size, made: Moment { event: counts.ids, ..now } }
 }
 
 /// The addresses a mapping call touches; `None` if no call can.

@@ -2,6 +2,7 @@
 mod atb;
 mod aten;
 mod kernels;
+mod labels;
 mod refused;
 
 use self::kernels::{LogTotals, LogTurn};
@@ -11,23 +12,26 @@ use crate::device_numbers::DeviceNumbers;
 use crate::facts::{Damage, Problem, Stopped};
 use crate::host_books::HostBooks;
 use crate::kernel_books::{KernelBooks, TaskId};
+use crate::labels::{Labels, LateOwners, Windows};
 use crate::lane::Lane;
 use crate::operators::{OpenAtbOperator, OpenAtenOperator, OpenOperators};
 use crate::ranges::{OpenRanges, ThreadDevices};
-use crate::refusals::Refusals;
+use crate::refusals::{self, Refusals};
 use crate::selection::Gate;
 use crate::task_log::{TaskLogReader, is_of_task_log};
 use crate::trace::{Status, TraceSink};
 use crate::{
-    BlockEvent, BlockId, Device, HostAddr, ModelError, Moment, Names, NoteEvent, NoteKind, Outcome, Owners, Pool,
-    RefusedCall, Selection, StackId, Stacks, State, Steps, TimestampNs, TraceEvent, state,
+    Action, BlockEvent, BlockId, Device, DeviceRoom, HostAddr, ModelError, Moment, Names, NoteEvent, NoteKind, Origin,
+    Outcome, OwnerId, Owners, Pool, RefusedCall, Selection, SnapshotMemory, StackId, Stacks, State, Steps, TimestampNs,
+    TraceEvent, state,
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
 use memscope_format::layout::StopReason;
-use memscope_format::record::{LogicalDevice, Space, SystemKind};
+use memscope_format::record::{LogicalDevice, Phase, Space, SystemKind};
 use memscope_format::settings::RecordSettings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -71,6 +75,7 @@ struct Delivery {
     gate: Gate,
     steps: Steps,
     owners: Owners,
+    labels: Labels,
     events: u64,
     chosen_events: u64,
     notes: u64,
@@ -90,6 +95,12 @@ impl Delivery {
     ) -> ControlFlow<()> {
         if !self.gate.devices.contains(event.block.device) {
             return ControlFlow::Continue(());
+        }
+        if self.labels.collects() {
+            match event.action {
+                Action::Malloc => self.labels.allocated(event.block.id),
+                Action::Free => self.labels.freed(event.block.id),
+            }
         }
         event.selection = self.gate.select(event);
         self.events += 1;
@@ -131,6 +142,8 @@ struct Pending {
     event: Event,
     /// The event contradicts the books, or a name is missing, and what could be done about it was.
     settled: bool,
+    /// The labels open in its thread.
+    windows: Windows,
 }
 
 /// What a lane has before its first event is read; never booked.
@@ -138,7 +151,15 @@ const NO_EVENT: Event =
     Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: EventKind::HostFree { address: HostAddr(0) } };
 
 impl Replay {
-    pub(crate) fn new(spool: &Arc<Spool>, settings: &RecordSettings<'_>, stacks: Stacks) -> Result<Replay, ModelError> {
+    /// `late`: what a pass before has found of labels of blocks; `None`: this is that pass.
+    pub(crate) fn new(
+        spool: &Arc<Spool>,
+        settings: &RecordSettings<'_>,
+        span: Option<NonZeroU32>,
+        stacks: Stacks,
+        late: Option<&Arc<LateOwners>>,
+    ) -> Result<Replay, ModelError> {
+        let counts = Counts { late: late.cloned().unwrap_or_default(), ..Counts::default() };
         let mut replay = Replay {
             timeline: spool.timeline(),
             stretch: Stretch::default(),
@@ -148,11 +169,12 @@ impl Replay {
             lanes: Vec::new(),
             logs: Vec::new(),
             order: BinaryHeap::new(),
-            books: Books::default(),
+            books: Books { counts, ..Books::default() },
             delivery: Delivery {
-                gate: Gate::new(settings, spool)?,
+                gate: Gate::new(settings, span, spool)?,
                 steps: Steps::default(),
-                owners: Owners::default(),
+                owners: late.map_or_else(Owners::default, |late| late.words.clone()),
+                labels: Labels::new(late.is_none()),
                 events: 0,
                 chosen_events: 0,
                 notes: 0,
@@ -182,7 +204,12 @@ impl Replay {
     fn open_lanes(&mut self) -> Result<(), ModelError> {
         let numbers: Vec<u32> = self.spool.lanes().collect();
         for number in numbers {
-            let mut pending = Box::new(Pending { lane: Lane::new(number), event: NO_EVENT, settled: false });
+            let mut pending = Box::new(Pending {
+                lane: Lane::new(number),
+                event: NO_EVENT,
+                settled: false,
+                windows: Windows::default(),
+            });
             if !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else if is_of_task_log(pending.event.kind) {
@@ -318,6 +345,7 @@ impl Replay {
             });
             let time = self.timeline.time_near(ticks, &mut self.stretch);
             let now = self.moment(time, thread, stack);
+            self.delivery.labels.current = pending.windows.of(thread);
             let more = if is_of_host(kind) {
                 if self.refusals.is_unanswered()
                     && matches!(kind, EventKind::HostAlloc { .. } | EventKind::HostMap { .. })
@@ -354,6 +382,7 @@ impl Replay {
     fn enter_host(&mut self, now: Moment, kind: EventKind, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         let Replay { books, delivery, stacks, names, .. } = self;
         let Books { host, devices, counts } = books;
+        host.owner = delivery.labels.owner_now(OwnerId::NONE, &mut delivery.owners);
         host.enter(now, kind, counts, &mut |event: &mut BlockEvent, host: &HostBooks| {
             delivery.memory(event, BooksView { host, devices }, (stacks, names), &mut *sink)
         })
@@ -406,6 +435,7 @@ impl Replay {
             self.searches = self.searches.saturating_add(other as u32 + 1);
             let stack = pending.lane.stack(found.stack, &mut self.stacks).unwrap_or_else(|rest| rest);
             let now = self.moment(time, found.thread, stack);
+            self.delivery.labels.current = pending.windows.of(found.thread);
             if was_next && !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else {
@@ -495,6 +525,9 @@ impl Replay {
                 ControlFlow::Break(()) => ControlFlow::Break(()),
             });
         }
+        if self.label(kind, now.thread, pending) {
+            return Ok(ControlFlow::Continue(self.advance(pending)?));
+        }
         if !waits_for_total(kind) {
             return Ok(match self.enter_rare(now, kind, &pending.lane, sink) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
@@ -516,7 +549,9 @@ impl Replay {
             EventKind::DeviceAlloc { space, device, address, size, attributes } => {
                 let device = self.device_numbers.device(space, device);
                 self.snapshot_after_refusal(now, (device, Pool::of(space, device)), sink)?;
-                let allocation = Allocation { space, device, address, size, attributes };
+                let base = OwnerId::of(Pool::of(space, device), Origin::of(space, attributes));
+                let owner = self.delivery.labels.owner_now(base, &mut self.delivery.owners);
+                let allocation = Allocation { space, device, address, size, attributes, owner };
                 self.enter_device(sink, |devices, counts, emit| devices.alloc(now, allocation, counts, emit))
             }
             EventKind::DeviceFree { space, address } => {
@@ -545,10 +580,10 @@ impl Replay {
             }
             EventKind::System { kind, value } => self.enter_system(now, kind, value, sink),
             EventKind::Snapshot { device, .. } => {
-                let device = match device {
-                    LogicalDevice::UNKNOWN => self.thread_devices.of(now.thread),
-                    device => device_numbers.seen_by_program(device),
-                };
+                if device == LogicalDevice::ALL {
+                    return self.snapshot_of_all(now, lane.text(), sink);
+                }
+                let device = self.snapshot_device(device, now.thread);
                 self.snapshot(now, device, lane.text(), sink)
             }
             EventKind::Mark { .. } => self.mark(now, NoteKind::Mark(lane.text()), sink),
@@ -556,7 +591,9 @@ impl Replay {
                 let text = lane.text();
                 self.ranges.start(id, text);
                 // A step's own start and end are within it.
-                self.delivery.steps.range_start(id, text);
+                if self.delivery.gate.is_within_span() {
+                    self.delivery.steps.range_start(id, text);
+                }
                 self.delivery.gate.update(&self.delivery.steps);
                 let now = Moment { step: self.delivery.steps.current(), ..now };
                 self.mark(now, NoteKind::RangeStart { id, text }, sink)
@@ -600,27 +637,46 @@ impl Replay {
             EventKind::AtenOperatorStart { .. } | EventKind::AtenOperatorEnd { .. } | EventKind::AtenAccess { .. } => {
                 self.enter_aten(now, kind, lane, sink)
             }
+            EventKind::FunctionStart { name } => self.function(now, Phase::Start, lane.label_name(name), sink),
+            EventKind::FunctionEnd { name } => self.function(now, Phase::End, lane.label_name(name), sink),
+            EventKind::ToldSnapshot { device, reserved, max_reserved, allocated, max_allocated, free, total } => {
+                let device = self.snapshot_device(device, now.thread);
+                let of_device = Some(DeviceRoom { free: free.min(total), total });
+                let mut memory = SnapshotMemory { reserved, max_reserved, allocated, max_allocated, of_device };
+                if device == Device::Cpu {
+                    let booked = refusals::snapshot(device, &self.books);
+                    (memory.allocated, memory.max_allocated) = (booked.allocated, booked.max_allocated);
+                }
+                self.told_snapshot(now, device, lane.text(), memory, sink)
+            }
+            // Booked before, with the lane they belong to.
+            EventKind::LabelStart { .. } | EventKind::LabelEnd { .. } | EventKind::LabelBlock { .. } => {
+                ControlFlow::Continue(())
+            }
         }
     }
 
     fn enter_system(&mut self, now: Moment, kind: SystemKind, value: u64, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+        let chosen = self.delivery.gate.is_within_span();
         match kind {
-            SystemKind::AclInit => self.note(now, Device::Unknown, NoteKind::AclInit, true, sink),
-            SystemKind::AclFinalize => self.note(now, Device::Unknown, NoteKind::AclFinalize, true, sink),
+            SystemKind::AclInit => self.note(now, Device::Unknown, NoteKind::AclInit, chosen, sink),
+            SystemKind::AclFinalize => self.note(now, Device::Unknown, NoteKind::AclFinalize, chosen, sink),
             SystemKind::StartTrace => {
-                self.note(now, Device::Unknown, NoteKind::StartTrace, true, sink)?;
+                self.note(now, Device::Unknown, NoteKind::StartTrace, chosen, sink)?;
                 self.start_trace(now, sink)
             }
             SystemKind::StopTrace => {
                 self.delivery.gate.stop(BlockId(self.books.counts.blocks), &self.delivery.steps);
-                self.note(now, Device::Unknown, NoteKind::StopTrace, true, sink)
+                self.note(now, Device::Unknown, NoteKind::StopTrace, chosen, sink)
             }
             SystemKind::Step => {
                 let flow = match self.delivery.gate.devices.of_mark(self.thread_devices.of(now.thread)) {
-                    Some(device) => self.note(now, device, NoteKind::Step(value), true, sink),
+                    Some(device) => self.note(now, device, NoteKind::Step(value), chosen, sink),
                     None => ControlFlow::Continue(()),
                 };
-                self.delivery.steps.mark();
+                if chosen {
+                    self.delivery.steps.mark();
+                }
                 self.delivery.gate.update(&self.delivery.steps);
                 flow
             }
@@ -669,7 +725,7 @@ impl Replay {
     /// What all events so far come to.
     pub(crate) fn outcome(&self) -> Outcome {
         let Replay { books, delivery, spool, .. } = self;
-        let (counts, devices) = (books.counts, delivery.gate.devices);
+        let (counts, devices) = (&books.counts, delivery.gate.devices);
         let mut outcome = Outcome {
             events: delivery.events,
             chosen_events: delivery.chosen_events,

@@ -6,6 +6,7 @@ use memscope_format::decode::{Definition, EventKind, LaneCursor, Spool, SpoolErr
 use memscope_format::record::SystemKind;
 use memscope_format::settings::{Mask, RecordSettings};
 use std::cell::Cell;
+use std::num::NonZeroU32;
 
 /// Which devices were asked for; what a recording does not say was.
 #[derive(Clone, Copy, Debug)]
@@ -60,11 +61,21 @@ impl ChosenSteps {
     }
 }
 
+/// One of the times between `start` and `stop`.
+#[derive(Clone, Copy, Debug)]
+struct ChosenSpan {
+    number: NonZeroU32,
+    /// How many calls of `start` came.
+    starts: u32,
+}
+
 /// Says of each event whether it was chosen.
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub(crate) devices: DeviceChoice,
     tracing: bool,
+    /// `None` if all were asked for.
+    span: Option<ChosenSpan>,
     /// `None` if all were asked for.
     steps: Option<ChosenSteps>,
     /// Tracing, and in a chosen step if steps were chosen.
@@ -76,8 +87,13 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Looks through `spool` for what makes its steps, if steps were chosen.
-    pub(crate) fn new(settings: &RecordSettings<'_>, spool: &Spool) -> Result<Gate, SpoolError> {
+    /// Looks through `spool` for what makes its steps, if steps were chosen. `span` is the number of the `start` that begins
+    /// the only time that is chosen.
+    pub(crate) fn new(
+        settings: &RecordSettings<'_>,
+        span: Option<NonZeroU32>,
+        spool: &Spool,
+    ) -> Result<Gate, SpoolError> {
         let chosen: Vec<u64> = settings.steps.iter().flat_map(|steps| steps.iter()).map(u64::from).collect();
         let steps = match chosen.as_slice() {
             [] => None,
@@ -85,7 +101,8 @@ impl Gate {
         };
         let mut gate = Gate {
             devices: DeviceChoice::of(settings),
-            tracing: settings.deferred != Some(true) || spool.process().began_tracing(),
+            tracing: span.is_none() && (settings.deferred != Some(true) || spool.process().began_tracing()),
+            span: span.map(|number| ChosenSpan { number, starts: 0 }),
             steps,
             open: false,
             opened: false,
@@ -98,6 +115,11 @@ impl Gate {
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Whether what is of no block, nor of any time, is of interest now: of one span alone, only what is within it.
+    pub(crate) fn is_within_span(&self) -> bool {
+        self.span.is_none() || self.tracing
     }
 
     #[inline]
@@ -114,6 +136,12 @@ impl Gate {
 
     /// Tracing begins. Blocks that are alive and newer than the answer have to be announced now.
     pub(crate) fn start(&mut self, steps: &Steps) -> Option<BlockId> {
+        if let Some(span) = &mut self.span {
+            span.starts = span.starts.saturating_add(1);
+            if span.starts != span.number.get() {
+                return None;
+            }
+        }
         if std::mem::replace(&mut self.tracing, true) {
             return None;
         }

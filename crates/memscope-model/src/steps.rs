@@ -18,6 +18,16 @@ pub enum StepSource {
     Marks,
 }
 
+impl StepSource {
+    /// The number of the step, from 1; `None` outside of all steps.
+    pub fn number(self, step: StepId) -> Option<u32> {
+        match self {
+            StepSource::Marks => Some(step.0.saturating_add(1)),
+            StepSource::Ranges => (step.0 > 0).then_some(step.0),
+        }
+    }
+}
+
 /// The steps so far.
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
@@ -45,10 +55,7 @@ impl Steps {
 
     /// The number of the step, from 1; `None` outside of all steps.
     pub fn number(&self, step: StepId) -> Option<u32> {
-        match self.source? {
-            StepSource::Marks => Some(step.0.saturating_add(1)),
-            StepSource::Ranges => (step.0 > 0).then_some(step.0),
-        }
+        self.source?.number(step)
     }
 
     /// How many steps began.

@@ -1,18 +1,26 @@
 //! `msmemscope._native`: what the Python package cannot do in Python.
 //!
 //! * [`settings`]: the words of `config()`, by the command line's own grammar.
+//! * [`labels`]: what the program calls its memory and its code.
 //! * [`libraries`]: brings the recording libraries into the running process.
 //! * [`table`]: talks to the recorder through its C table, which is found by `dlsym` and never linked.
 //! * [`side_keeper`]: the process beside this one that exports and reports, and the wait for it at the end.
+//! * [`text`]: texts of Python, without a copy.
 //! * [`recording`]: all of it in the right order.
+//! * [`own`]: where the recording of this process is.
+//! * [`reading`]: recordings and dump files, read and analyzed.
 //!
 //! Nothing here is the user's: `python/msmemscope` is.
 
+mod labels;
 mod libraries;
+mod own;
+mod reading;
 mod recording;
 mod settings;
 mod side_keeper;
 mod table;
+mod text;
 
 use pyo3::pymodule;
 
@@ -25,17 +33,35 @@ pyo3::create_exception!(
 
 #[pymodule]
 mod _native {
+    use memscope_session::opened::words;
     use pyo3::prelude::*;
+    use pyo3::types::PyTuple;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("MSTX_PROBE", memscope_hook::MSTX_PROBE)?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("EVENTS", PyTuple::new(module.py(), words::EVENTS.map(|event| event.text()))?)?;
+        module.add("POOLS", PyTuple::new(module.py(), words::POOLS.map(|pool| pool.name()))?)?;
+        module.add("TYPES", PyTuple::new(module.py(), words::type_words().collect::<Vec<_>>())?)
     }
 
     #[pymodule_export]
     use super::MemScopeError;
     #[pymodule_export]
-    use super::recording::{mark, range_end, range_start, start, step, stop, wait};
+    use super::labels::{function_end, function_start, label_block, label_end, label_start, snapshot};
+    #[pymodule_export]
+    use super::own::{own_directory, spans};
+    #[pymodule_export]
+    use super::reading::analyses::{AnalysisWishes, analyses, analyze, check_inefficient, compare};
+    #[pymodule_export]
+    use super::reading::blocks::{Block, BlockBatch, BlockBatches, BlocksOfBatch};
+    #[pymodule_export]
+    use super::reading::events::{Event, EventBatch, EventBatches, EventsOfBatch};
+    #[pymodule_export]
+    use super::reading::recording::Recording;
+    #[pymodule_export]
+    use super::recording::{announce, is_recording, mark, prepare, range_end, range_start, start, step, stop, wait};
     #[pymodule_export]
     use super::settings::Settings;
 }

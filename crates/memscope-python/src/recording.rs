@@ -2,14 +2,16 @@
 use std::path::{Path, PathBuf};
 
 use memscope_hook::{ALREADY_BEGUN, Api, Attachment, BEGUN};
-use memscope_session::libraries::Libraries;
+use memscope_session::libraries::{AttachedLibraries, Libraries};
 use memscope_session::record_config::{RecordConfig, new_run_id, utc_offset};
 use memscope_session::settings::{NpuSelection, Settings as RunSettings};
 use memscope_session::{environment, output_dir};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::side_keeper::{self, Answer};
-use crate::{MemScopeError, libraries, settings::Settings, table};
+use crate::text::utf8;
+use crate::{MemScopeError, libraries, own, settings::Settings, table};
 
 /// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
 /// package. Gives what the user has to know.
@@ -20,7 +22,37 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
     let begun = py.detach(|| begin(&settings.settings, &package, &mut notes));
     let api = begun.map_err(MemScopeError::new_err)?;
     (api.start)();
+    own::count_start();
     Ok(notes)
+}
+
+/// The same without a span: for what is recorded whether tracing is on or not.
+#[pyfunction]
+pub(crate) fn prepare(py: Python<'_>, settings: &Settings, package: PathBuf) -> PyResult<Vec<String>> {
+    let mut notes = Vec::new();
+    py.detach(|| begin(&settings.settings, &package, &mut notes)).map_err(MemScopeError::new_err)?;
+    Ok(notes)
+}
+
+/// Whether a recording has begun, by whomever.
+#[pyfunction]
+pub(crate) fn is_recording() -> bool {
+    table::find().is_some_and(|api| tell(api, b"") == ALREADY_BEGUN)
+}
+
+/// Lets frameworks that allocate from now on find the recorder, which records nothing yet. Says whether they could not before.
+#[pyfunction]
+pub(crate) fn announce(py: Python<'_>, package: PathBuf) -> bool {
+    if table::is_there() {
+        return false;
+    }
+    py.detach(|| {
+        // Libraries that are missing or cannot be loaded are what start() complains of.
+        if let Ok(found) = find_libraries(&package, false) {
+            let _ = libraries::announce(&found);
+        }
+    });
+    true
 }
 
 /// The end of a span: its files are written in the background. Says whether there is a recording.
@@ -61,18 +93,21 @@ pub(crate) fn wait(py: Python<'_>) -> PyResult<()> {
 }
 
 #[pyfunction]
-pub(crate) fn mark(message: &str) {
+pub(crate) fn mark(message: &Bound<'_, PyString>) -> PyResult<()> {
+    let message = utf8(message)?;
     if let Some(api) = table::find() {
         // SAFETY: bytes with their length.
         unsafe { (api.mark)(message.as_ptr(), message.len()) };
     }
+    Ok(())
 }
 
 /// The range's number; 0 where nothing records.
 #[pyfunction]
-pub(crate) fn range_start(message: &str) -> u64 {
+pub(crate) fn range_start(message: &Bound<'_, PyString>) -> PyResult<u64> {
+    let message = utf8(message)?;
     // SAFETY: bytes with their length.
-    table::find().map_or(0, |api| unsafe { (api.range_start)(message.as_ptr(), message.len()) })
+    Ok(table::find().map_or(0, |api| unsafe { (api.range_start)(message.as_ptr(), message.len()) }))
 }
 
 #[pyfunction]
@@ -88,7 +123,8 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
             "another version of the recording library is preloaded; start the program without it",
         ));
     }
-    let record = RecordConfig::of(settings, new_run_id(), utc_offset()).attached();
+    let run = new_run_id();
+    let record = RecordConfig::of(settings, run, utc_offset()).attached();
     if let Some(api) = table::find()
         && tell(api, b"") == ALREADY_BEGUN
     {
@@ -97,18 +133,15 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
     }
     output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| error.to_string())?;
     output_dir::prepare(&settings.output_dir).map_err(|error| error.to_string())?;
-    let command = package.join("bin/msmemscope");
-    let chosen = std::env::var_os(environment::LIBRARY_DIR);
-    let found = Libraries::to_attach(chosen.as_deref(), &command, settings.devices.cpu);
-    let found = found.map_err(|error| error.to_string())?;
-    let attachment = libraries::attach(&found, table::find().is_some())?;
+    let found = find_libraries(package, settings.devices.cpu)?;
+    let attachment = libraries::attach(&found)?;
     let api = table::find().ok_or("the recording library was loaded and is not found")?;
     if settings.devices.npu != NpuSelection::None {
         libraries::name_in_environment(&found);
     }
     let text = record.encode();
     match tell(api, text.as_encoded_bytes()) {
-        BEGUN => {}
+        BEGUN => own::remember(&settings.output_dir, run),
         // The command's settings were still in the environment.
         ALREADY_BEGUN => return Ok(api),
         _ => {
@@ -116,9 +149,9 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
             return Err(String::from(reason));
         }
     }
-    notes.extend(what_may_be_missing(&attachment, settings.devices.cpu));
+    notes.extend(attachment.and_then(|attachment| what_may_be_missing(&attachment, settings.devices.cpu)));
     let log = settings.output_dir.join(format!("{}_{}.log", settings.brand.name(), std::process::id()));
-    if let Err(error) = side_keeper::start(&command, settings.brand, &text, &log) {
+    if let Err(error) = side_keeper::start(&command_of(package), settings.brand, &text, &log) {
         notes.push(format!(
             "the process that writes the files cannot be started: {error}; write them afterwards with: {} export {}",
             settings.brand.name(),
@@ -126,6 +159,15 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
         ));
     }
     Ok(api)
+}
+
+fn command_of(package: &Path) -> PathBuf {
+    package.join("bin/msmemscope")
+}
+
+fn find_libraries(package: &Path, host: bool) -> Result<AttachedLibraries, String> {
+    let chosen = std::env::var_os(environment::LIBRARY_DIR);
+    Libraries::to_attach(chosen.as_deref(), &command_of(package), host).map_err(|error| error.to_string())
 }
 
 fn tell(api: &Api, text: &[u8]) -> u32 {

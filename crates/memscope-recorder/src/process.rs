@@ -290,6 +290,11 @@ pub fn wanted() -> Wanted {
     if image_is_ready() { config().wanted } else { Wanted::NOTHING }
 }
 
+/// Whether host memory is recorded.
+pub fn is_host_wanted() -> bool {
+    image_is_ready() && config().host
+}
+
 fn image_is_ready() -> bool {
     /// Preparing takes microseconds, and happens when there is one thread. One that was left by a jump never ends.
     const PATIENCE_MS: u64 = 200;
@@ -584,6 +589,13 @@ impl Process {
     /// Adds to what the header says about the recording as a whole.
     pub(crate) fn note(&self, bits: u32) {
         self.header().notes.fetch_or(bits, Relaxed);
+    }
+
+    /// As [`Process::note`], for what is said again and again: only the first time takes the header from other threads.
+    pub(crate) fn note_once(&self, bits: u32) {
+        if self.header().notes.load(Relaxed) & bits != bits {
+            self.note(bits);
+        }
     }
 
     /// Python was loaded while the process ran.

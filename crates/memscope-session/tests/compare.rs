@@ -2,6 +2,7 @@
 use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, export_process};
 use memscope_model::{Device, Process};
 use memscope_session::compare::{CompareError, CompareWishes, Comparison, Side, compare};
+use memscope_session::place::Place;
 use memscope_session::settings::LevelSet;
 use memscope_session::views::layout::Layout;
 use memscope_symbols::Symbolizer;
@@ -20,8 +21,8 @@ fn both() -> LevelSet {
 }
 
 fn of_paths(base: &Path, compared: &Path, level: LevelSet) -> Result<Comparison, CompareError> {
-    let side = |path: &Path| Side { path: path.to_owned(), step: None };
-    compare(&CompareWishes { base: side(base), compared: side(compared), level }, &mut |_| {})
+    let side = |path: &Path| Side { place: Place::from(path.to_owned()), step: None };
+    compare(&CompareWishes { base: side(base), compared: side(compared), level: Some(level) }, &mut |_| {})
 }
 
 /// Of all rows of the file: event, name, device, base and compared.

@@ -63,6 +63,8 @@ impl Launches {
 #[derive(Debug)]
 pub struct LaunchTally {
     levels: Levels,
+    /// Devices on which nothing was launched are kept, too.
+    of_all_devices: bool,
     threads: FxHashMap<u32, Thread>,
     devices: Vec<DeviceTally>,
 }
@@ -177,16 +179,21 @@ impl Thread {
 
 impl LaunchTally {
     pub fn new(levels: Levels) -> LaunchTally {
-        LaunchTally { levels, threads: FxHashMap::default(), devices: Vec::new() }
+        LaunchTally { levels, of_all_devices: false, threads: FxHashMap::default(), devices: Vec::new() }
     }
 
-    /// By device. Devices on which nothing was launched are left out.
+    /// Of devices on which nothing was launched, too, as long as they had memory.
+    pub fn of_all_devices(levels: Levels) -> LaunchTally {
+        LaunchTally { of_all_devices: true, ..LaunchTally::new(levels) }
+    }
+
+    /// By device. Devices on which nothing was launched are left out, unless all were asked for.
     pub fn finish(mut self) -> Vec<Launches> {
         self.name_the_only_device();
         let mut devices: Vec<Launches> = self
             .devices
             .into_iter()
-            .filter(|tally| !tally.launches.is_empty())
+            .filter(|tally| !tally.launches.is_empty() || self.of_all_devices && tally.device != Device::Unknown)
             .map(|tally| {
                 let by_driver = tally.pools.iter().all(|pool| *pool == Pool::Hal);
                 let counted = |change: Change| if by_driver { change.driver } else { change.framework };

@@ -2,10 +2,10 @@
 use std::process::ExitCode;
 
 use memscope_session::analyze::inefficient::check_inefficient;
-use memscope_session::analyze::{Analyzed, AnalyzedProcess, Detail, Kind, Lacking, analyze, document};
+use memscope_session::analyze::{Analyzed, analyze, document, text};
 use memscope_session::printer::Printer;
 use memscope_session::usage_error::quoted;
-use memscope_session::views::layout::{Emphasis, Layout};
+use memscope_session::views::layout::Layout;
 use memscope_session::{EXIT_FINDINGS, EXIT_USAGE, windows_home};
 
 use crate::analyze_settings::AnalyzeSettings;
@@ -37,25 +37,29 @@ pub(super) fn run(settings: &AnalyzeSettings, printer: &Printer) -> anyhow::Resu
     // What was asked for by name and can be had of nothing that was read.
     let mut wanting = false;
     for kind in settings.named.iter().chain(&settings.fail_on) {
-        if let Some(Lacking(what)) = lacking_everywhere(&analyzed, *kind) {
-            let places: Vec<String> = settings.paths.iter().map(quoted).collect();
-            printer.error(&format_args!("no {} of {}: {what}", kind.word(), places.join(", ")));
+        if let Some(why) = analyzed.wanting(*kind, &settings.paths) {
+            printer.error(&why);
             wanting = true;
         }
     }
     if wanting || analyzed.processes.is_empty() {
         return Ok(ExitCode::from(EXIT_USAGE));
     }
-    let printed = printer.document(&if settings.json { document(&analyzed) } else { text(&analyzed) });
+    let printed =
+        printer.document(&if settings.json { document(&analyzed) } else { text(&analyzed, &Layout::stdout()) });
     if !analyzed.unreadable.is_empty() {
         return Ok(ExitCode::from(EXIT_USAGE));
     }
-    let is_found = settings.fail_on.iter().any(|kind| findings(&analyzed, *kind) > 0);
+    let is_found = settings.fail_on.iter().any(|kind| analyzed.findings(*kind) > 0);
     Ok(if is_found { ExitCode::from(EXIT_FINDINGS) } else { printed })
 }
 
 /// Analyzes one file after the other and adds to each what is found in it.
-fn check(settings: &AnalyzeSettings, progress: &mut dyn FnMut(f64), printer: &Printer) -> anyhow::Result<Analyzed> {
+fn check(
+    settings: &AnalyzeSettings,
+    progress: &mut (dyn FnMut(f64) + Send),
+    printer: &Printer,
+) -> anyhow::Result<Analyzed> {
     let mut analyzed = Analyzed::default();
     for path in &settings.paths {
         let checked = check_inefficient(path, &settings.wishes, progress)?;
@@ -67,39 +71,4 @@ fn check(settings: &AnalyzeSettings, progress: &mut dyn FnMut(f64), printer: &Pr
         });
     }
     Ok(analyzed)
-}
-
-fn conclusions(analyzed: &Analyzed, kind: Kind) -> impl Iterator<Item = &memscope_session::analyze::Conclusion> {
-    analyzed.processes.iter().flat_map(|process| &process.conclusions).filter(move |(of, _)| *of == kind)
-}
-
-fn lacking_everywhere(analyzed: &Analyzed, kind: Kind) -> Option<&Lacking> {
-    if conclusions(analyzed, kind).any(|(_, conclusion)| conclusion.is_ok()) {
-        return None;
-    }
-    conclusions(analyzed, kind).find_map(|(_, conclusion)| conclusion.as_ref().err())
-}
-
-fn findings(analyzed: &Analyzed, kind: Kind) -> u64 {
-    conclusions(analyzed, kind)
-        .filter_map(|(_, conclusion)| conclusion.as_ref().ok())
-        .map(|found| found.findings())
-        .sum()
-}
-
-fn text(analyzed: &Analyzed) -> String {
-    let layout = Layout::stdout();
-    analyzed.processes.iter().flat_map(|process| lines(process, &layout)).map(|line| line + "\n").collect()
-}
-
-fn lines(process: &AnalyzedProcess, layout: &Layout) -> Vec<String> {
-    let title = format!("process {} {}", process.info.pid, process.info.command);
-    let mut lines = vec![layout.emphasised(&layout.fit(&title), Emphasis::Heading)];
-    for (kind, conclusion) in &process.conclusions {
-        match conclusion {
-            Ok(report) => lines.extend(report.lines(layout, Detail::Full)),
-            Err(Lacking(what)) => lines.push(format!("no {}: {what}", kind.word())),
-        }
-    }
-    lines
 }

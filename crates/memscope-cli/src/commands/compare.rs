@@ -13,7 +13,7 @@ pub(super) fn run(settings: &CompareSettings, printer: &Printer) -> anyhow::Resu
     const STEPS: f64 = 1000.0;
     let wishes = &settings.wishes;
     for side in [&wishes.base, &wishes.compared] {
-        windows_home::bring(&side.path, printer);
+        windows_home::bring(&side.place.path, printer);
     }
     let bar = printer.progress("reading", STEPS as u64);
     let compared = compare(wishes, &mut |fraction| bar.set_position((fraction * STEPS) as u64));

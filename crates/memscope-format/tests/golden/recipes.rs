@@ -1,14 +1,14 @@
 //! What the golden spools of the present version hold: every type of record, and of each field its extremes and what is written
 //! relative to the record before.
 use memscope_testkit::{
-    AccessMode, DevAddr, Extended, HostAddr, HostCall, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection,
-    Space, SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
+    AccessMode, DevAddr, Extended, HostAddr, HostCall, LabelLevel, LaneNumber, LogicalDevice, Phase, PhysicalDevice,
+    Protection, Space, SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
 };
 
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 9] = [
+pub(crate) const RECIPES: [(&str, Recipe); 10] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
@@ -17,6 +17,7 @@ pub(crate) const RECIPES: [(&str, Recipe); 9] = [
     ("forget", forget),
     ("aten", aten),
     ("refused", refused),
+    ("labels", labels),
     ("storages", storages),
 ];
 
@@ -351,6 +352,45 @@ fn refused() -> SpoolBuilder {
         spool.host_refused(lane, 100 * (number + 1), call, (size, flag), [0, 1, 3][number as usize % 3]);
     }
     spool.end_generation(lane).host_refused(lane, 5000, HostCall::Mmap, (1 << 40, 3), 1);
+    spool
+}
+
+/// Labels of threads and blocks, nested and not ended, functions, and snapshots with numbers of their own.
+fn labels() -> SpoolBuilder {
+    let mut spool = spool();
+    let (lane, other) = (spool.lane(4711), spool.lane(4712));
+    let names = [(1, "model"), (127, ""), (128, "\u{6743}\u{91cd}@\n"), (u32::MAX, "forward")];
+    for (id, text) in names {
+        spool.label_name(lane, id, text);
+    }
+    // The same number is another text in another lane.
+    spool.label_name(other, 1, "worker");
+    let mut ticks = 10;
+    for (number, size) in (0u32..).zip(SIZES) {
+        let (level, label) = (LabelLevel::ALL[number as usize % LabelLevel::ALL.len()], names[number as usize % 4].0);
+        spool.label_start(lane, ticks, level, label).label_start(other, ticks + 1, LabelLevel::User, 1);
+        spool.record(lane, ticks + 2, &Extended::FunctionStart { name: label });
+        let address = 0x5000 + (u64::from(number) << 33);
+        spool.alloc(lane, ticks + 3, address, 64, 0).label_block(lane, ticks + 4, level, label, address + 32);
+        let snapshot = Extended::ToldSnapshot {
+            device: LogicalDevice([0, 9_999, 10_000, u32::MAX][number as usize % 4]),
+            reserved: size,
+            max_reserved: !size,
+            allocated: size / 2,
+            max_allocated: size / 3,
+            free: size.rotate_left(7),
+            total: u64::MAX,
+            name: ["", "Memory Snapshot", "\u{5feb}\u{7167} Start"][number as usize % 3].as_bytes(),
+        };
+        spool.record(lane, ticks + 5, &snapshot).record(lane, ticks + 6, &Extended::FunctionEnd { name: label });
+        if number % 3 > 0 {
+            spool.label_end(lane, ticks + 7, level, label).label_end(other, ticks + 8, LabelLevel::User, 1);
+        }
+        ticks += 1000;
+        if number == 6 {
+            spool.end_generation(lane);
+        }
+    }
     spool
 }
 

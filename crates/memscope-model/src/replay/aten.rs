@@ -5,7 +5,7 @@ use crate::operators::OpenAtenOperator;
 use crate::trace::TraceSink;
 use crate::{Access, AccessedBlock, DevAddr, Device, Moment, NameId, Names, NoteKind, TensorOwner};
 use memscope_format::decode::EventKind;
-use memscope_format::record::{HostAddr, Phase};
+use memscope_format::record::{HostAddr, LogicalDevice, Phase};
 use std::ops::ControlFlow;
 
 impl Replay {
@@ -36,7 +36,7 @@ impl Replay {
         match kind {
             EventKind::AtenOperatorStart { sequence, device, name } => {
                 let name = named(name);
-                let device = self.device_of_operator(device, now.thread);
+                let device = self.device_of_aten(device, now.thread);
                 self.aten_operators.start(sequence, OpenAtenOperator { device, name });
                 let name = name.and_then(|name| names.get(name));
                 let kind = NoteKind::AtenOperator { phase: Phase::Start, name };
@@ -75,6 +75,14 @@ impl Replay {
                 self.emit_if_asked_for(now, device, NoteKind::Access(access), names, sink)
             }
             _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// One that is given no tensor does not say where it works: where its thread uses no device, it is the host.
+    fn device_of_aten(&self, device: LogicalDevice, thread: u32) -> Device {
+        match self.device_of_operator(device, thread) {
+            Device::Unknown if self.delivery.gate.devices.contains(Device::Cpu) => Device::Cpu,
+            device => device,
         }
     }
 

@@ -2,7 +2,8 @@
 use super::Replay;
 use crate::outcome::lowest_pool;
 use crate::refusals::{self, SNAPSHOT_AFTER_REFUSAL, SNAPSHOT_AT_REFUSAL};
-use crate::{Device, Moment, NoteKind, OutOfMemory, Pool, RefusedCall, StackId, TraceSink, state};
+use crate::{Device, Moment, NoteKind, OutOfMemory, Pool, RefusedCall, SnapshotMemory, StackId, TraceSink, state};
+use memscope_format::record::LogicalDevice;
 use std::ops::ControlFlow;
 
 impl Replay {
@@ -62,10 +63,39 @@ impl Replay {
         name: &str,
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
+        let memory = refusals::snapshot(device, &self.books);
+        self.told_snapshot(now, device, name, memory, sink)
+    }
+
+    /// One of each NPU whose memory was seen.
+    pub(super) fn snapshot_of_all(&mut self, now: Moment, name: &str, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+        let mut devices: Vec<Device> =
+            state::Books::pools(&self.books.view()).iter().map(|usage| usage.device).collect();
+        devices.retain(|device| matches!(device, Device::Npu(_)));
+        devices.dedup();
+        devices.into_iter().try_for_each(|device| self.snapshot(now, device, name, sink))
+    }
+
+    /// The device of a snapshot, as the program numbers it.
+    pub(super) fn snapshot_device(&self, device: LogicalDevice, thread: u32) -> Device {
+        match device {
+            LogicalDevice::UNKNOWN => self.thread_devices.of(thread),
+            device => self.device_numbers.seen_by_program(device),
+        }
+    }
+
+    /// The same with what the program says of its memory.
+    pub(super) fn told_snapshot(
+        &mut self,
+        now: Moment,
+        device: Device,
+        name: &str,
+        memory: SnapshotMemory,
+        sink: &mut dyn TraceSink,
+    ) -> ControlFlow<()> {
         if !self.delivery.gate.devices.contains(device) {
             return ControlFlow::Continue(());
         }
-        let memory = refusals::snapshot(device, &self.books);
         self.note(now, device, NoteKind::Snapshot { name, memory }, true, sink)
     }
 }

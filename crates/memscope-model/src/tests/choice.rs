@@ -3,6 +3,7 @@ use super::devices::notes;
 use super::{Recorded, record};
 use crate::{Action, Device, NothingChosen, Outcome, Selection, TraceEvent};
 use memscope_testkit::{EPOCH, HOST_DEVICE, Space, SpoolBuilder, SystemKind};
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
 /// Memory events as text: how they were told, time, address and size.
@@ -183,4 +184,38 @@ fn deferred_tracing_that_never_starts_says_so() {
     assert_eq!(events, ["NotChosen 1 Malloc 0x10 1"]);
     assert_eq!(outcome.nothing_chosen, Some(NothingChosen::NeverStarted));
     assert_eq!(outcome.pools[0].device, Device::Cpu);
+}
+
+#[test]
+fn of_one_span_alone_only_its_own_events_and_steps_count() {
+    let mut spool = SpoolBuilder::new();
+    spool.config("cpu=1;mode=1;dir=/tmp");
+    let lane = spool.lane(1);
+    for (ticks, span) in [(100, 1u64), (200, 2), (300, 3)] {
+        spool.system(lane, ticks, SystemKind::StartTrace, 0).alloc(lane, ticks + 1, 0x10 * span, span, 0);
+        spool.system(lane, ticks + 2, SystemKind::Step, 2 * span - 1).mark(lane, ticks + 3, "inside");
+        spool.system(lane, ticks + 4, SystemKind::StopTrace, 0).alloc(lane, ticks + 5, 0x1000 * span, 9, 0);
+        spool.system(lane, ticks + 6, SystemKind::Step, 2 * span).mark(lane, ticks + 7, "outside");
+    }
+    spool.free(lane, 400, 0x10, 0).free(lane, 401, 0x20, 0).free(lane, 402, 0x30, 0);
+    let mut recorded = record(&mut spool);
+    recorded.process.choose_span(NonZeroU32::new(2).unwrap());
+    let (events, outcome) = told(&mut recorded);
+    let chosen: Vec<_> = events.iter().filter(|text| !text.starts_with("NotChosen")).collect();
+    let expected = [
+        "Alive 200 Malloc 0x10 1",
+        "Alive 200 Malloc 0x1000 9",
+        "Chosen 201 Malloc 0x20 2",
+        "Closing 400 Free 0x10 1",
+        "Closing 401 Free 0x20 2",
+    ];
+    assert_eq!(chosen, expected);
+    assert_eq!(outcome.steps.count(), 2);
+    let chosen_notes: Vec<String> =
+        notes(&mut recorded.process).into_iter().filter(|text| text.ends_with("true")).collect();
+    assert_eq!(chosen_notes, ["202 N/A Step(3) true", "203 N/A Mark(\"inside\") true", "204 N/A StopTrace true"]);
+    recorded.process.choose_span(NonZeroU32::new(7).unwrap());
+    let (events, outcome) = told(&mut recorded);
+    assert!(events.iter().all(|text| text.starts_with("NotChosen")));
+    assert_eq!(outcome.nothing_chosen, Some(NothingChosen::NeverStarted));
 }

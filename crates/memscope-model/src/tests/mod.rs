@@ -5,6 +5,7 @@ mod devices;
 mod directories;
 mod events;
 mod kernels;
+mod labels;
 mod mappings;
 mod operators;
 mod properties;

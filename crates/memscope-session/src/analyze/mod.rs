@@ -10,6 +10,7 @@ pub mod leaks;
 pub mod oom;
 mod reading;
 mod shares;
+mod text;
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -27,7 +28,8 @@ use crate::views::merged::Naming;
 use crate::views::reading::At;
 
 use reading::name_of;
-pub use reading::{AnalyzeError, Analyzed, AnalyzedProcess, analyze};
+pub use reading::{AnalyzeError, Analyzed, AnalyzedProcess, analyze, analyze_places};
+pub use text::text;
 
 /// The version of the JSON's shape; it grows when something is renamed, moved or left out.
 pub const SCHEMA: u32 = 1;
@@ -229,8 +231,13 @@ impl Analysts {
     }
 }
 
-/// The document for programs. Leaks of all processes are one list: whoever asks for them need not know of processes.
+/// The document for programs, as text.
 pub fn document(analyzed: &Analyzed) -> String {
+    format!("{:#}\n", value(analyzed))
+}
+
+/// The document for programs. Leaks of all processes are one list: whoever asks for them need not know of processes.
+pub fn value(analyzed: &Analyzed) -> Value {
     let mut leaks: Option<Vec<Value>> = None;
     let processes: Vec<Value> = analyzed
         .processes
@@ -264,5 +271,5 @@ pub fn document(analyzed: &Analyzed) -> String {
     if let Some(leaks) = leaks {
         document["leaks"] = Value::Array(leaks);
     }
-    format!("{document:#}\n")
+    document
 }

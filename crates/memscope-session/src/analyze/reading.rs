@@ -1,12 +1,15 @@
 //! From recordings and dump files on disk to reports.
 use super::{Analysts, Conclusion, Detail, Ended, Kind, Wishes};
+use crate::pass::{Progress, going_on, pass};
+use crate::place::Place;
 use crate::usage_error::quoted;
 use crate::views::merged::Naming;
 use crate::views::reading::At;
 use crate::workers;
-use memscope_dump::{Source, Sources, sources};
+use memscope_dump::{Source, Sources};
 use memscope_model::{ModelError, Status, TimestampNs, TraceInfo};
 use memscope_symbols::{Symbolizer, Symbols};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -46,15 +49,26 @@ pub fn analyze(
     wishes: &Wishes,
     progress: &mut (dyn FnMut(f64) + Send),
 ) -> Result<Analyzed, AnalyzeError> {
+    let places: Vec<Place> = paths.iter().cloned().map(Place::from).collect();
+    analyze_places(&places, kinds, wishes, &mut going_on(progress))
+}
+
+/// As [`analyze`], for whoever knows better which part of it is meant, or may break off.
+pub fn analyze_places(
+    places: &[Place],
+    kinds: &[Kind],
+    wishes: &Wishes,
+    progress: &mut Progress<'_>,
+) -> Result<Analyzed, AnalyzeError> {
     let mut analyzed = Analyzed::default();
     let mut found = Vec::new();
-    for path in paths {
+    for place in places {
         let before = (found.len(), analyzed.unreadable.len());
-        let Sources { found: more, unreadable } = sources(path)?;
+        let Sources { found: more, unreadable } = place.sources()?;
         found.extend(more);
         analyzed.unreadable.extend(unreadable.into_iter().map(|(_, error)| error));
         if before == (found.len(), analyzed.unreadable.len()) {
-            return Err(AnalyzeError::Nothing(path.clone()));
+            return Err(AnalyzeError::Nothing(place.path.clone()));
         }
     }
     let number = found.len() as f64;
@@ -69,12 +83,13 @@ pub fn analyze(
             let (sum, report) = &mut *done.lock().unwrap_or_else(PoisonError::into_inner);
             *sum += (fraction - before) / number;
             before = fraction;
-            report(*sum);
+            report(*sum)
         }))
     };
     for result in workers::each(&found, |_| 0, read).into_iter().flatten() {
         match result {
             Ok(process) => analyzed.processes.push(process),
+            Err(ModelError::Interrupted) => return Err(ModelError::Interrupted.into()),
             Err(error) => analyzed.unreadable.push(error),
         }
     }
@@ -86,7 +101,7 @@ fn one(
     kinds: &[Kind],
     wishes: &Wishes,
     symbols: &Symbols,
-    progress: &mut dyn FnMut(f64),
+    progress: &mut dyn FnMut(f64) -> ControlFlow<()>,
 ) -> Result<AnalyzedProcess, ModelError> {
     let Source { path, mut trace } = source;
     // Dump files say when they begin once their first row is known.
@@ -95,7 +110,7 @@ fn one(
     }
     let wishes = Wishes { recording_start: trace.info().start, detail: Detail::Full, ..wishes.clone() };
     let mut analysts = Analysts::new(kinds, &wishes);
-    let outcome = trace.run(&mut analysts.sinks().collect::<Vec<_>>(), progress)?;
+    let outcome = pass(&mut *trace, &mut analysts.sinks().collect::<Vec<_>>(), progress)?;
     let mut symbolizer = Symbolizer::sharing(symbols);
     let mut naming = Naming::new(trace.stacks(), &mut symbolizer);
     let mut info = trace.info();

@@ -9,6 +9,8 @@ mod report;
 mod text;
 
 use crate::analyze::SCHEMA;
+use crate::pass::{Progress, going_on};
+use crate::place::Place;
 use crate::settings::LevelSet;
 use crate::usage_error::quoted;
 use jiff::Zoned;
@@ -21,26 +23,27 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 pub use report::ComparisonReport;
-use report::{Process, report_of};
+use report::{LaunchCounts, Process, report_of};
 
 /// What is compared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompareWishes {
     pub base: Side,
     pub compared: Side,
-    pub level: LevelSet,
+    /// `None`: whatever was recorded, be it no launch at all; then only who holds memory is compared.
+    pub level: Option<LevelSet>,
 }
 
 /// A recording, dump files, or a step of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Side {
-    pub path: PathBuf,
+    pub place: Place,
     pub step: Option<u32>,
 }
 
 impl CompareWishes {
     fn levels(&self) -> Levels {
-        let has = |level: LevelSet| self.level.bits() & level.bits() != 0;
+        let has = |level: LevelSet| self.level.is_none_or(|chosen| chosen.bits() & level.bits() != 0);
         Levels { operators: has(LevelSet::OP), kernels: has(LevelSet::KERNEL) }
     }
 }
@@ -54,6 +57,8 @@ pub enum CompareError {
     Nothing(PathBuf),
     #[error("no {what} in {}: record it with --level={level} and launch among the --events", quoted(.path))]
     NoLaunches { what: &'static str, level: &'static str, path: PathBuf },
+    #[error("no allocation, no operator and no kernel in {}", quoted(.path))]
+    NoEvents { path: PathBuf },
     #[error("no {what} in step {step} of {}, which has {steps}", quoted(.path))]
     NoLaunchesInStep { what: &'static str, step: u32, steps: String, path: PathBuf },
     #[error("{} never came to step {asked}: {known}", quoted(.path))]
@@ -88,6 +93,11 @@ struct PairedLaunches {
 
 /// Reads both sides and compares them. `progress` is told how much of all is done.
 pub fn compare(wishes: &CompareWishes, progress: &mut (dyn FnMut(f64) + Send)) -> Result<Comparison, CompareError> {
+    compare_until(wishes, &mut going_on(progress))
+}
+
+/// As [`compare`], for whoever may break off.
+pub fn compare_until(wishes: &CompareWishes, progress: &mut Progress<'_>) -> Result<Comparison, CompareError> {
     let levels = wishes.levels();
     if !levels.operators && !levels.kernels {
         return Err(CompareError::NoLevel);
@@ -99,7 +109,13 @@ pub fn compare(wishes: &CompareWishes, progress: &mut (dyn FnMut(f64) + Send)) -
     for mut pair in pairing.pairs {
         let (base, compared) = (std::mem::take(&mut pair.base.launches), std::mem::take(&mut pair.compared.launches));
         let paired = PairedLaunches::of(&pair.processes, pair.base.device, base, compared);
-        report.pairs.push(report_of(&pair, &paired, levels));
+        let mut told = report_of(&pair, &paired, levels);
+        if wishes.level.is_none() {
+            for level in [&mut told.operators, &mut told.kernels] {
+                level.take_if(|level| level.launches == LaunchCounts::default());
+            }
+        }
+        report.pairs.push(told);
         pairs.push(paired);
     }
     Ok(Comparison { report, notes, pairs })
@@ -163,15 +179,20 @@ impl Comparison {
         write_comparison(output_dir, &Zoned::now(), self.pairs.iter().flat_map(PairedLaunches::rows))
     }
 
-    /// The document for programs; `file` is what was written.
+    /// The document for programs, as text; `file` is what was written.
     pub fn document(&self, file: &Path) -> String {
-        let mut compare = json!({ "file": file.to_string_lossy() });
+        format!("{:#}\n", self.value(Some(file)))
+    }
+
+    /// The document for programs; `file` is what was written, if anything was.
+    pub fn value(&self, file: Option<&Path>) -> serde_json::Value {
+        let mut compare = json!({ "file": file.map(Path::to_string_lossy) });
         // Numbers, texts and lists of them are JSON, whatever they are.
         if let (Some(document), Ok(serde_json::Value::Object(report))) =
             (compare.as_object_mut(), serde_json::to_value(&self.report))
         {
             document.extend(report);
         }
-        format!("{:#}\n", json!({ "schema": SCHEMA, "compare": compare }))
+        json!({ "schema": SCHEMA, "compare": compare })
     }
 }

@@ -1,16 +1,18 @@
 //! From recordings and dump files on disk to launches and who held the memory.
 use super::report::Process;
 use super::{CompareError, CompareWishes, Side};
+use crate::pass::{Progress, pass};
+use crate::place::Place;
 use crate::report::quantity::counted;
 use crate::views::names::Names;
 use crate::views::profile::Site;
 use crate::views::reading::{At, Question, View, view};
 use crate::workers;
 use memscope_analysis::{Held, Launch, LaunchTally, Levels, OwnerTally, PointInTime, UsageTally};
-use memscope_dump::{Source, Sources, sources};
+use memscope_dump::{Source, Sources};
 use memscope_model::{Damage, Device, Pool, STEP_TEXT};
 use memscope_symbols::{Symbolizer, Symbols};
-use std::path::Path;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What was read of both sides. Processes that launched nothing are left out.
@@ -62,7 +64,7 @@ impl PoolSide {
 
 /// One input, and what is wanted of it: for the base, for the compared, or both.
 struct Input<'w> {
-    path: &'w Path,
+    place: &'w Place,
     wanted: Vec<(usize, Option<u32>)>,
 }
 
@@ -74,26 +76,22 @@ struct Traced {
     notes: Vec<String>,
 }
 
-pub(super) fn read(
-    wishes: &CompareWishes,
-    levels: Levels,
-    progress: &mut (dyn FnMut(f64) + Send),
-) -> Result<Read, CompareError> {
+pub(super) fn read(wishes: &CompareWishes, levels: Levels, progress: &mut Progress<'_>) -> Result<Read, CompareError> {
     let mut inputs: Vec<Input<'_>> = Vec::new();
     for (number, side) in [&wishes.base, &wishes.compared].into_iter().enumerate() {
-        match inputs.iter_mut().find(|input| input.path == side.path) {
+        match inputs.iter_mut().find(|input| *input.place == side.place) {
             Some(input) => input.wanted.push((number, side.step)),
-            None => inputs.push(Input { path: &side.path, wanted: vec![(number, side.step)] }),
+            None => inputs.push(Input { place: &side.place, wanted: vec![(number, side.step)] }),
         }
     }
     let mut notes = Vec::new();
     let mut found = Vec::new();
     for (number, input) in inputs.iter().enumerate() {
-        let Sources { found: more, unreadable } = sources(input.path)?;
+        let Sources { found: more, unreadable } = input.place.sources()?;
         let mut unreadable = unreadable.into_iter().map(|(_, error)| error);
         match (more.is_empty(), unreadable.next()) {
             (true, Some(error)) => return Err(error.into()),
-            (true, None) => return Err(CompareError::Nothing(input.path.to_owned())),
+            (true, None) => return Err(CompareError::Nothing(input.place.path.clone())),
             (false, first) => {
                 notes.extend(first.into_iter().chain(unreadable).map(|error| format!("left out: {error}")))
             }
@@ -105,11 +103,11 @@ pub(super) fn read(
     let trace = |_: usize, source: &Mutex<Option<(usize, Source)>>| {
         let (input, source) = locked(source).take()?;
         let mut before = 0.0;
-        Some(traced(source, &inputs[input].wanted, levels, &symbols, &mut |fraction| {
+        Some(traced(source, &inputs[input].wanted, (levels, wishes.level.is_none()), &symbols, &mut |fraction| {
             let (sum, report) = &mut *locked(&done);
             *sum += (fraction - before) * share;
             before = fraction;
-            report(*sum);
+            report(*sum)
         }))
     };
     let mut sides: [Vec<ProcessSide>; 2] = [Vec::new(), Vec::new()];
@@ -126,7 +124,10 @@ pub(super) fn read(
         check_step(side, steps[number])?;
         sides[number].retain(|process| !process.devices.is_empty());
         if sides[number].is_empty() {
-            return Err(lacking(side, levels, steps[number]));
+            return Err(match wishes.level {
+                Some(_) => lacking(side, levels, steps[number]),
+                None => CompareError::NoEvents { path: side.place.path.clone() },
+            });
         }
     }
     let [base, compared] = sides;
@@ -143,7 +144,7 @@ fn check_step(side: &Side, steps: u32) -> Result<(), CompareError> {
         0 => format!("it has no steps, which are mstx ranges \"{STEP_TEXT}\" or end with a call of step()"),
         steps => format!("it has {}", counted(steps.into(), "step", "steps")),
     };
-    Err(CompareError::NoSuchStep { path: side.path.clone(), asked, known })
+    Err(CompareError::NoSuchStep { path: side.place.path.clone(), asked, known })
 }
 
 fn lacking(side: &Side, levels: Levels, steps: u32) -> CompareError {
@@ -152,7 +153,7 @@ fn lacking(side: &Side, levels: Levels, steps: u32) -> CompareError {
         (true, false) => ("operator", "op"),
         _ => ("kernel", "kernel"),
     };
-    let path = side.path.clone();
+    let path = side.place.path.clone();
     match side.step {
         Some(step) => {
             let steps = counted(steps.into(), "step", "steps");
@@ -165,15 +166,15 @@ fn lacking(side: &Side, levels: Levels, steps: u32) -> CompareError {
 fn traced(
     source: Source,
     wanted: &[(usize, Option<u32>)],
-    levels: Levels,
+    (levels, of_all_devices): (Levels, bool),
     symbols: &Symbols,
-    progress: &mut dyn FnMut(f64),
+    progress: &mut dyn FnMut(f64) -> ControlFlow<()>,
 ) -> Result<Traced, CompareError> {
     let Source { path, mut trace } = source;
     let points: Vec<PointInTime> = wanted.iter().filter_map(|(_, step)| step.map(PointInTime::StepEnd)).collect();
     let (mut usage, mut owners) = (UsageTally::at(&points), OwnerTally::at(&points));
-    let mut launches = LaunchTally::new(levels);
-    let outcome = trace.run(&mut [&mut launches, &mut usage, &mut owners], progress)?;
+    let mut launches = if of_all_devices { LaunchTally::of_all_devices(levels) } else { LaunchTally::new(levels) };
+    let outcome = pass(&mut *trace, &mut [&mut launches, &mut usage, &mut owners], progress)?;
     let mut damaged = 0;
     for damage in &outcome.damage {
         match damage {
@@ -201,7 +202,7 @@ fn traced(
         for of_device in &launches {
             let chosen: Vec<Launch> =
                 of_device.launches.iter().filter(|launch| is_chosen(launch.step)).copied().collect();
-            if chosen.is_empty() {
+            if chosen.is_empty() && !of_all_devices {
                 continue;
             }
             let device = of_device.device;

@@ -1,6 +1,7 @@
 //! Looks for memory held for nothing in one file, and writes into it what was found.
 use super::Search;
 use crate::analyze::{AnalyzedProcess, Ended, Kind, Lacking, Wishes, name_of};
+use crate::pass::{Progress, going_on, pass};
 use crate::usage_error::quoted;
 use crate::views::merged::Naming;
 use memscope_analysis::InefficiencyTally;
@@ -36,7 +37,20 @@ pub struct Checked {
 
 /// Finds the memory that is held for nothing in a csv or db file, and adds it to the rows that allocate it. What an earlier
 /// call found stays. The file is changed as a whole or not at all.
-pub fn check_inefficient(path: &Path, wishes: &Wishes, progress: &mut dyn FnMut(f64)) -> Result<Checked, CheckError> {
+pub fn check_inefficient(
+    path: &Path,
+    wishes: &Wishes,
+    progress: &mut (dyn FnMut(f64) + Send),
+) -> Result<Checked, CheckError> {
+    check_inefficient_until(path, wishes, &mut going_on(progress))
+}
+
+/// As [`check_inefficient`], for whoever may break off.
+pub fn check_inefficient_until(
+    path: &Path,
+    wishes: &Wishes,
+    progress: &mut Progress<'_>,
+) -> Result<Checked, CheckError> {
     if path.is_dir() {
         return Err(CheckError::Directory(path.to_owned()));
     }
@@ -51,7 +65,7 @@ pub fn check_inefficient(path: &Path, wishes: &Wishes, progress: &mut dyn FnMut(
         let tally = InefficiencyTally::annotating(wishes.inefficient);
         let mut search = Search::new(tally, wishes.inefficient);
         let outcome =
-            trace.run(&mut [&mut search.tally], &mut |done| progress((place as f64 + done) / number as f64))?;
+            pass(&mut *trace, &mut [&mut search.tally], &mut |done| progress((place as f64 + done) / number as f64))?;
         let mut symbolizer = Symbolizer::sharing(&symbols);
         let mut naming = Naming::new(trace.stacks(), &mut symbolizer);
         let mut info = trace.info();

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::cmp::Reverse;
 
-pub use check::{CheckError, Checked, check_inefficient};
+pub use check::{CheckError, Checked, check_inefficient, check_inefficient_until};
 
 /// How many findings get names, those that cost most: names are expensive.
 const NAMED: usize = 5000;
