@@ -24,10 +24,9 @@ build: packages-build ## Build the command and the recording libraries into targ
 	$(CARGO) build --profile preload --locked $(PRELOADED)
 	$(MAKE) --no-print-directory install PREFIX=$(STAGE) BUILT=1
 
-install: $(if $(BUILT),,build) ## Install into PREFIX/bin, PREFIX/lib64 and PREFIX/share
-	install -d "$(PREFIX)/bin" "$(PREFIX)/lib64"
-	install -m 755 "$(TARGET)/release/msmemscope" "$(PREFIX)/bin/msmemscope"
-	ln -sf msmemscope "$(PREFIX)/bin/msleaks"
+install: $(if $(BUILT),,build) ## Install into PREFIX/bin, PREFIX/lib64, PREFIX/libexec and PREFIX/share
+	install -d "$(PREFIX)/lib64"
+	scripts/install-command "$(TARGET)/release/msmemscope" "$(PREFIX)"
 	install -m 755 "$(TARGET)/preload/libascend_kernel_hook.so" "$(TARGET)/preload/libmsmemscope_host.so" \
 	    "$(TARGET)/preload/libmsmemscope_attach.so" "$(PREFIX)/lib64/"
 	cc -shared -nostdlib -fPIC -fplt -fno-builtin -Wl,-soname,libmsmemscope_probe.so -o "$(PREFIX)/lib64/libmsmemscope_probe.so" \
@@ -67,7 +66,7 @@ test-python: packages-test wheel ## Check the Python package and test it in fres
 	$$(scripts/python-tools)/mypy --no-error-summary
 	python3 python/tests/run.py dist/*.whl
 
-test-frameworks: packages-test build sim ## Run the tests with MindSpore and with an older torch_npu
+test-frameworks: packages-test wheel sim ## Run the tests with MindSpore and with an older torch_npu
 	python3 tests/frameworks/run.py further --stage "$(STAGE)" --sim "$(SIM)"
 
 test-programs: packages-test build ## Run everyday programs bare and recorded, and compare
@@ -93,7 +92,7 @@ packages-build:
 
 packages-test:
 	@scripts/packages cc:gcc c++:g++ python3:python3 nm:binutils readelf:binutils setpriv:util-linux \
-	    unshare:util-linux bindfs:bindfs \
+	    unshare:util-linux bindfs:bindfs zsh:zsh \
 	    /usr/lib/x86_64-linux-gnu/libjemalloc.so.2:libjemalloc2
 
 clean:

@@ -3,7 +3,20 @@
 from typing import TYPE_CHECKING
 
 import msmemscope as _msmemscope
-from msmemscope import MemScopeError, MemScopeWarning, __version__, config, open, record, start, step, stop, wait
+from msmemscope import (
+    MemScopeError,
+    MemScopeWarning,
+    __version__,
+    cleanup_framework_hooks,
+    config,
+    init_framework_hooks,
+    open,
+    record,
+    start,
+    step,
+    stop,
+    wait,
+)
 from msmemscope._recording import use_brand as _use_brand
 
 from . import mstx
@@ -30,8 +43,10 @@ __all__ = [
     "analyzer",
     "check_inefficient",
     "check_leaks",
+    "cleanup_framework_hooks",
     "config",
     "get_analyzer_config",
+    "init_framework_hooks",
     "list_analyzers",
     "mstx",
     "open",

@@ -22,6 +22,7 @@ from . import mstx
 from ._native import MemScopeError, __version__
 from ._reading import open, record
 from ._recording import MemScopeWarning, config, start, step, stop, wait
+from .frameworks import cleanup_framework_hooks, init_framework_hooks
 
 if TYPE_CHECKING:
     from . import analyzer, reports, run
@@ -37,8 +38,10 @@ __all__ = [
     "analyzer",
     "check_inefficient",
     "check_leaks",
+    "cleanup_framework_hooks",
     "config",
     "get_analyzer_config",
+    "init_framework_hooks",
     "list_analyzers",
     "mstx",
     "open",

@@ -4,7 +4,8 @@ import os
 import sys
 import threading
 import warnings
-from typing import Dict, List, Optional
+from types import ModuleType
+from typing import Callable, Dict, List, Optional
 
 from . import _native
 from ._native import MemScopeError, Settings
@@ -31,12 +32,25 @@ class _Recording:
         self.begun_with: Optional[Dict[str, str]] = None
         #: Between `start()` and `stop()`.
         self.is_open = False
+        #: Whether frameworks that allocate from now on find the recorder.
+        self.is_announced = False
 
     def settle(self) -> Settings:
         """The settings; those of no `config()` at all if there was none."""
         if self.settings is None:
             self.settings = Settings(self.brand, list(self.words.items()))
         return self.settings
+
+    def announce(self, settings: Settings) -> List[str]:
+        """Frameworks decide when they first use an NPU whether they report their pools: those that come now do.
+
+        Gives what is to be said of those that have decided.
+        """
+        if self.is_announced or not settings.npu:
+            return []
+        self.is_announced = True
+        # Preloaded, the library was there before any of them.
+        return _missed_pools() if _native.announce(_PACKAGE) else []
 
 
 _recording = _Recording()
@@ -95,7 +109,8 @@ def config(
                 )
             return
         _recording.words, _recording.settings = words, settings
-    _warn(settings.notes)
+        notes = settings.notes + _recording.announce(settings)
+    _warn(notes)
 
 
 def _checked(given: Dict[str, Optional[str]]) -> Dict[str, str]:
@@ -125,12 +140,16 @@ def start() -> None:
         else:
             notes = []
         settings = _recording.settle()
-        if _recording.begun_with is None and settings.npu:
-            notes += _missed_pools()
+        notes += _recording.announce(settings)
         notes += _native.start(settings, _PACKAGE)
         _recording.begun_with = _recording.words
+        decompose = settings.decompose
         _recording.is_open = True
     _warn(notes)
+    if decompose:
+        from .frameworks import registry
+
+        registry.begin()
 
 
 def stop() -> None:
@@ -139,6 +158,9 @@ def stop() -> None:
     What is allocated from here on is not traced; what was allocated before is still followed to its end, so that it is no
     leak if it is freed later.
     """
+    registry = sys.modules.get(f"{__package__}.frameworks.registry")
+    if registry is not None:
+        registry.end()
     _native.stop()
     _recording.is_open = False
 
@@ -159,20 +181,41 @@ def wait() -> None:
 
 
 def _missed_pools() -> List[str]:
-    """torch_npu decides at its first allocation whether it reports its pool."""
-    torch = sys.modules.get("torch")
-    if torch is None or "torch_npu" not in sys.modules:
-        return []
-    try:
-        reserved = torch.npu.memory_reserved()
-    except Exception:  # whatever a half-initialised device raises: then nothing was allocated
-        return []
-    if not reserved:
-        return []
+    """What is to be said of frameworks that have used an NPU already, and so never will report their pools."""
     return [
-        "torch_npu has allocated memory before start(), and does not report its pool from then on: only the driver's memory "
-        "is recorded; call msmemscope.start() before the first tensor on the NPU"
+        f"{name} has used an NPU before config() or start(), and does not report its pool from then on: only the driver's "
+        "memory is recorded; call msmemscope.config() or msmemscope.start() before the first tensor on the NPU"
+        for name in _HAS_DECIDED
+        if _has_decided(name)
     ]
+
+
+def _has_decided(name: str) -> bool:
+    framework = sys.modules.get(name)
+    try:
+        return framework is not None and _HAS_DECIDED[name](framework)
+    except Exception:  # whatever one raises that is half imported or has no device: then nothing was used
+        return False
+
+
+def _torch_npu_has_decided(_: ModuleType) -> bool:
+    """It does so when it first allocates."""
+    npu = sys.modules["torch"].npu
+    devices = range(npu.device_count()) if npu.is_initialized() else ()
+    # Of all that ever were, not only of those that are there now.
+    return any(npu.memory_stats(device).get("segment.all.allocated", 0) for device in devices)
+
+
+def _mindspore_has_decided(mindspore: ModuleType) -> bool:
+    """It does so when it makes its pool, which is when the device is initialised; to ask for its statistics makes it, too."""
+    return bool(mindspore.hal.is_initialized("Ascend"))
+
+
+#: Of each framework, whether it has decided not to report its pool.
+_HAS_DECIDED: Dict[str, Callable[[ModuleType], bool]] = {
+    "mindspore": _mindspore_has_decided,
+    "torch_npu": _torch_npu_has_decided,
+}
 
 
 def _warn(notes: List[str]) -> None:

@@ -2,11 +2,13 @@
 
 import glob
 import os
+import shutil
+import subprocess
 import sys
 import unittest
 
 import msmemscope
-from recorded import RecordedCase
+from recorded import PATIENCE, RecordedCase
 
 COMMAND = os.path.join(os.path.dirname(sys.executable), "msmemscope")
 LIBRARIES = os.path.join(os.path.dirname(msmemscope.__file__), "lib64")
@@ -66,6 +68,42 @@ class UnderCommand(RecordedCase):
         self.assertEqual(ended.out.split(), ["True", "1"])
         self.assertTrue([row for row in self.rows() if "size:2222223," in row["Attr"]])
 
+    def test_what_is_preloaded_is_not_attached_once_more(self) -> None:
+        # What would attach cannot be loaded: it must not be tried.
+        directory = os.path.join(self.directory, "lib64")
+        os.mkdir(directory)
+        for name in os.listdir(LIBRARIES):
+            path = os.path.join(directory, name)
+            if "attach" in name or "probe" in name:
+                open(path, "w").close()
+            else:
+                shutil.copy(os.path.join(LIBRARIES, name), path)
+        program = """
+            import msmemscope
+            msmemscope.config(device=DEVICE, output=output)
+            try:
+                msmemscope.start()
+            except msmemscope.MemScopeError as error:
+                print(error)
+            inside = bytearray(2_222_222)
+            msmemscope.stop()
+            """
+        by_hand = ["libascend_kernel_hook.so", "libascend_mstx_hook.so", "libatb_abi_0_hook.so", "libatb_abi_1_hook.so",
+                   "libleaks_ascend_hal_hook.so"]  # fmt: skip
+        for device, names in (("npu", by_hand), ("cpu,npu", [*by_hand, "libmsmemscope_host.so"]), ("npu", [])):
+            with self.subTest(device, names=names):
+                self.output = os.path.join(self.directory, f"output{len(names)}")
+                ended = self.run_program(
+                    program.replace("DEVICE", repr(device)),
+                    LD_PRELOAD=":".join(os.path.join(directory, name) for name in names),
+                    LD_LIBRARY_PATH=directory,
+                    MSMEMSCOPE_LIB_DIR=directory,
+                )
+                self.assertEqual("1 process recorded" in ended.errors, bool(names), ended.errors)
+                self.assertEqual("libmsmemscope_attach.so cannot be loaded" in ended.out, not names, ended.out)
+                made = sum("size:2222223," in row["Attr"] for row in self.rows() if row["Event"] == "MALLOC")
+                self.assertEqual(made, int("cpu" in device))
+
     def test_without_a_recording_the_calls_do_nothing(self) -> None:
         ended = self.run_program(
             """
@@ -80,6 +118,54 @@ class UnderCommand(RecordedCase):
             """
         )
         self.assertEqual(ended.out.strip(), "['program.py']")
+
+
+class Sourced(RecordedCase):
+    """`source msmemscope --load-api-env`, which a file that is executed as well as sourced has to do."""
+
+    SHELLS = ("bash", "zsh")
+
+    def shell(self, name: str, script: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        if shutil.which(name) is None:
+            self.skipTest(f"{name} is not there")
+        path = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
+        environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"} | {"PATH": path} | variables
+        return subprocess.run(
+            [name, "-c", script, name, "argument"], env=environment, cwd=self.directory, capture_output=True, text=True, timeout=PATIENCE
+        )
+
+    def test_what_it_adds_it_takes_away_again_and_touches_nothing_else(self) -> None:
+        other = self.compile("int nothing;", "other.so")
+        recorder = os.path.realpath(os.path.join(LIBRARIES, "libascend_kernel_hook.so"))
+        script = """
+            set -eu
+            source msmemscope --load-api-env; echo "$LD_PRELOAD"
+            source msleaks --load-api-env; echo "$LD_PRELOAD"
+            source msmemscope --unload-api-env; echo "${LD_PRELOAD-unset}" "$#" "$1"
+            """
+        for name in self.SHELLS:
+            for before, after in (({}, "unset"), ({"LD_PRELOAD": other}, other)):
+                with self.subTest(name, before=before):
+                    done = self.shell(name, script, **before)
+                    loaded = ":".join([recorder, *before.values()])
+                    self.assertEqual((done.stderr, done.returncode), ("", 0))
+                    self.assertEqual(done.stdout.splitlines(), [loaded, loaded, f"{after} 1 argument"])
+
+    def test_a_program_of_that_shell_has_the_recorder_from_its_start(self) -> None:
+        program = "import msmemscope; msmemscope.config(device='npu', output='output'); msmemscope.start(); msmemscope.stop()"
+        for name in self.SHELLS:
+            with self.subTest(name):
+                done = self.shell(name, f'source msmemscope --load-api-env; python -c "{program}"')
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("1 process recorded", done.stderr)
+
+    def test_a_mistake_does_not_end_the_shell(self) -> None:
+        for name in self.SHELLS:
+            with self.subTest(name):
+                done = self.shell(name, "source msmemscope --help; echo $?; source msmemscope --load-api-env; echo $? ${LD_PRELOAD-unset}", MSMEMSCOPE_LIB_DIR="/nowhere")
+                self.assertEqual(done.stdout.splitlines(), ["2", "2 unset"])
+                self.assertIn("--load-api-env or --unload-api-env", done.stderr)
+                self.assertIn("was not found in '/nowhere'", done.stderr)
 
 
 if __name__ == "__main__":

@@ -119,6 +119,16 @@ def mindspore(version):
     return environment(f"mindspore-{version}", {"mindspore": version}, fill)
 
 
+def unpacked(wheels, directory):
+    """The Python package, for any interpreter that is told of the directory."""
+    found = sorted(wheels.glob("msmemscope-*.whl"))
+    if len(found) != 1:
+        raise Failed(f"not one wheel in {wheels} but {len(found)}; run `make wheel`")
+    command(sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-index", "--no-deps",
+            "--target", directory, found[0])
+    return directory
+
+
 class Toolkit:
     """An installation of the simulated CANN."""
 

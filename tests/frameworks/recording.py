@@ -26,6 +26,11 @@ Run = collections.namedtuple("Run", "status reports messages processes output")
 def record(stage, output, program, variables=None, devices="npu", options=()):
     """Runs `program` and gives its status, the JSON lines it printed, what msmemscope said, and the exports by process."""
     words = [stage / "bin/msmemscope", f"--device={devices}", f"--output={output}", *options, "--", *map(str, program)]
+    return observe(words, output, variables)
+
+
+def observe(words, output, variables=None, status=None):
+    """As [`record`], of a command that records into `output`, or a program that records itself; it may end in one way only."""
     unwanted = ("LD_PRELOAD", "PYTHONPATH", "LD_LIBRARY_PATH", "ASCEND_HOME_PATH")
     inherited = {name: value for name, value in os.environ.items() if name not in unwanted}
     # A group of its own, so that the ranks of a run that hangs end with it.
@@ -39,7 +44,9 @@ def record(stage, output, program, variables=None, devices="npu", options=()):
     # Ranks share the pipe, so two reports may be in one line.
     lines = [line for line in printed.splitlines() if line.startswith("{")]
     reports = [json.loads(text) for line in lines for text in re.findall(r"\{.*?\}(?=\{|$)", line)]
-    processes = [Process(directory) for directory in sorted(output.glob("msmemscope_*"))]
+    if status is not None and child.returncode != status:
+        raise Failed(f"status {child.returncode} instead of {status}: {messages[-1500:]}")
+    processes = [Process(directory) for directory in sorted(output.glob("msmemscope_*_*"))]
     return Run(child.returncode, reports, messages, processes, output)
 
 

@@ -4,12 +4,13 @@
     tests/frameworks/run.py quick|further|all [--stage DIR] [--sim DIR] [--only TEXT]
 
 quick: C programs that do what frameworks do, a C++ program that uses ATB, and torch_npu 2.7.1. further: MindSpore
-2.7.1 and 2.10.0, and torch_npu 2.6.0. Needs `make build sim`. One line per case; exit status 1 if one fails, and, if CI is
+2.7.1 and 2.10.0, and torch_npu 2.6.0. Needs `make wheel sim`. One line per case; exit status 1 if one fails, and, if CI is
 set, also if one is skipped.
 Frameworks are installed into MSMEMSCOPE_CACHE (default .cache/frameworks of the repository).
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import sys
@@ -18,26 +19,29 @@ import time
 import traceback
 
 import atb_cases
+import attached_cases
 import device_cases
 import kernel_cases
 import leak_cases
 import mindspore_cases
 import torch_cases
 import usage_cases
-from environments import REPOSITORY, Toolkit, Unavailable
+from environments import REPOSITORY, Toolkit, Unavailable, unpacked
 from recording import Failed
 
 QUICK = (device_cases.CASES + kernel_cases.CASES + atb_cases.CASES + torch_cases.CURRENT_CASES + leak_cases.CASES
-         + usage_cases.CASES)
-FURTHER = mindspore_cases.CASES + torch_cases.OLD_CASES + leak_cases.FURTHER_CASES + usage_cases.FURTHER_CASES
+         + usage_cases.CASES + attached_cases.CASES)
+FURTHER = mindspore_cases.CASES + torch_cases.OLD_CASES + leak_cases.FURTHER_CASES + usage_cases.FURTHER_CASES + attached_cases.FURTHER_CASES
 SETS = {"quick": QUICK, "further": FURTHER, "all": QUICK + FURTHER}
 
 
 class Site:
     """Where the case finds what is under test, and where it may write."""
 
-    def __init__(self, stage, sim, scratch):
+    def __init__(self, stage, sim, package, scratch):
         self.stage = stage
+        # The directory of the Python package, unpacked when it is first asked for.
+        self.package = package
         self.toolkit = Toolkit(sim / "ascend-toolkit/latest")
         self.toolkit_without_inner = Toolkit(sim / "ascend-toolkit-no-inner/latest")
         self.scratch = scratch
@@ -48,11 +52,11 @@ class Site:
         return self.scratch / f"output{self.outputs}"
 
 
-def attempt(case, stage, sim):
+def attempt(case, stage, sim, package):
     """`passed`, `FAILED` or `SKIPPED`, and what there is to say of it."""
     with tempfile.TemporaryDirectory(prefix="msmemscope-") as scratch:
         try:
-            return "passed", case.run(Site(stage, sim, pathlib.Path(scratch)))
+            return "passed", case.run(Site(stage, sim, package, pathlib.Path(scratch)))
         except Unavailable as why:
             return "SKIPPED", str(why)
         except Failed as why:
@@ -67,17 +71,24 @@ def main():
     parser.add_argument("set", choices=SETS)
     parser.add_argument("--stage", type=pathlib.Path, default=target / "stage", help="the installation under test")
     parser.add_argument("--sim", type=pathlib.Path, default=target / "sim", help="where sim/build.sh has put its trees")
+    parser.add_argument("--wheels", type=pathlib.Path, default=REPOSITORY / "dist", help="where the Python package is")
     parser.add_argument("--only", default="", help="run the cases with this text in their names")
     arguments = parser.parse_args()
     for needed in (arguments.stage / "bin/msmemscope", arguments.sim / "ascend-toolkit/latest/lib64"):
         if not needed.exists():
-            sys.exit(f"{needed} does not exist; run `make build sim` first")
+            sys.exit(f"{needed} does not exist; run `make wheel sim` first")
 
+    with tempfile.TemporaryDirectory(prefix="msmemscope-") as packages:
+        package = functools.lru_cache(lambda: unpacked(arguments.wheels, pathlib.Path(packages)))
+        return run(arguments, package)
+
+
+def run(arguments, package):
     counts = dict.fromkeys(("passed", "FAILED", "SKIPPED"), 0)
     for case in SETS[arguments.set]:
         if arguments.only in case.name:
             began = time.monotonic()
-            outcome, details = attempt(case, arguments.stage.resolve(), arguments.sim.resolve())
+            outcome, details = attempt(case, arguments.stage.resolve(), arguments.sim.resolve(), package)
             counts[outcome] += 1
             print(f"{outcome} {case.name} ({time.monotonic() - began:.1f} s): {details}", flush=True)
     print(f"{counts['passed']} passed, {counts['FAILED']} failed, {counts['SKIPPED']} skipped")

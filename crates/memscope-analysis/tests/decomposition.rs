@@ -4,7 +4,7 @@ use memscope_analysis::{
     PointInTime, PoolDecomposition,
 };
 use memscope_model::{Annotations, BlockId, Device, Owners, Pool, Process, State, TraceEvent, TraceSink, TraceSource};
-use memscope_testkit::{EPOCH, Space, SpoolBuilder, SystemKind};
+use memscope_testkit::{EPOCH, HOST_DEVICE, Space, SpoolBuilder, SystemKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -273,4 +273,16 @@ proptest! {
             prop_assert_eq!(sum(&OwnerNode::tree(&pool.owners)), pool.used);
         }
     }
+}
+
+#[test]
+fn the_peak_of_the_host_is_when_its_own_memory_is_and_storages_add_nothing_to_it() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(1);
+    let storage = Space::TensorStorage;
+    spool.alloc(lane, 10, 0x1000, 100, 0).device_alloc(lane, 11, storage, HOST_DEVICE, 0x1000, 100, 0, 0);
+    spool.device_free(lane, 20, storage, 0x1000, 0).free(lane, 21, 0x1000, 0).alloc(lane, 30, 0x5000, 150, 0);
+    let report = run(&mut spool, Decomposition::at(None));
+    let peak = device(&report, Device::Cpu).peak.as_ref().expect("a peak");
+    assert_eq!((peak.time.since(EPOCH), pools(peak)), (30, vec![(Pool::Host, 150, None)]));
 }

@@ -1,7 +1,7 @@
 //! Operators and kernels with their change of memory, on recordings made to order.
 use memscope_analysis::{LaunchKind, LaunchTally, Launches, Levels};
 use memscope_model::{Device, Outcome, Pool, Process, TraceSource};
-use memscope_testkit::{LaneNumber, Phase, Space, SpoolBuilder, SystemKind};
+use memscope_testkit::{HOST_DEVICE, LaneNumber, Phase, Space, SpoolBuilder, SystemKind};
 use proptest::prelude::*;
 
 const BOTH: Levels = Levels { operators: true, kernels: true };
@@ -285,4 +285,18 @@ proptest! {
             prop_assert_eq!(training.of_device(BOTH), expected);
         }
     }
+}
+
+#[test]
+fn on_the_host_a_storage_is_counted_with_the_block_it_lies_in() {
+    let mut spool = SpoolBuilder::new();
+    let lane = spool.lane(1);
+    let storage = Space::TensorStorage;
+    spool.aten_name(lane, 0, "aten::add").aten_start(lane, 10, 1, HOST_DEVICE, 0, 0);
+    spool.alloc(lane, 11, 0x1000, 100, 0).device_alloc(lane, 12, storage, HOST_DEVICE, 0x1000, 100, 0, 0);
+    // Of an allocator of torch's own, and one that is freed.
+    spool.device_alloc(lane, 13, storage, HOST_DEVICE, 0x9000, 20, 0, 0);
+    spool.alloc(lane, 14, 0x2000, 7, 0).device_alloc(lane, 15, storage, HOST_DEVICE, 0x2000, 7, 0, 0);
+    spool.device_free(lane, 16, storage, 0x2000, 0).free(lane, 17, 0x2000, 0).aten_end(lane, 20, 1);
+    assert_eq!(told(&mut spool, BOTH), [(Device::Cpu, vec!["aten::add +120".to_owned()])]);
 }

@@ -3,7 +3,7 @@ use memscope_analysis::leaks::{
     BetweenMarks, LeakReport, LeakSearch, LeakSource, LeaksBetweenMarks, RunParts, SourcesTogether, Verdict,
 };
 use memscope_model::{Device, Pool, Process, StackId, TraceSource};
-use memscope_testkit::{EPOCH, LaneNumber, Space, SpoolBuilder, SystemKind};
+use memscope_testkit::{EPOCH, HOST_DEVICE, LaneNumber, Space, SpoolBuilder, SystemKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -561,4 +561,41 @@ fn each_device_has_marks_of_its_own_and_all_pools_count() {
         (Device::Npu(1), 3, vec![0x1000]),
     ];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn a_storage_that_leaks_is_told_once_and_not_with_the_block_of_the_heap_it_lies_in() {
+    const MIB: u64 = 1 << 20;
+    let (mut spool, lane) = process();
+    steps(&mut spool, lane, 12, |spool, step, time| {
+        let address = 0x1000_0000 + (step << 21);
+        spool.alloc(lane, time, address, MIB, 1);
+        spool.device_alloc(lane, time + 1, Space::TensorStorage, HOST_DEVICE, address, MIB, 0, 2);
+        // Of the same line, but no storage: what tells of the tensor.
+        spool.alloc(lane, time + 2, address + MIB, 16, 3);
+        if step == 3 {
+            // Freed: then neither is left.
+            spool.device_free(lane, time + 3, Space::TensorStorage, address, 0).free(lane, time + 4, address, 0);
+        }
+    });
+    let report = leaks(&mut spool);
+    let told: Vec<_> = report.sources.iter().map(|source| (source.pool, source.bytes, source.blocks)).collect();
+    assert_eq!(told, [(Pool::PtaCaching, 11 * MIB, 11), (Pool::Host, 192, 12)]);
+    let pta = report.together(&[&report.sources[0]]);
+    assert_eq!((pta.verdict, pta.live.last()), (Verdict::Grows, Some(&(11 * MIB))));
+}
+
+#[test]
+fn between_marks_a_storage_is_told_once_too() {
+    let (mut spool, lane) = process();
+    spool.mark(lane, 10, "m").alloc(lane, 11, 0x1000, 100, 1);
+    spool.device_alloc(lane, 12, Space::TensorStorage, HOST_DEVICE, 0x1000, 100, 0, 2).alloc(lane, 13, 0x2000, 5, 3);
+    spool.mark(lane, 20, "m").mark(lane, 30, "m");
+    let directory = tempfile::tempdir().unwrap();
+    spool.write(directory.path()).unwrap();
+    let mut search = LeaksBetweenMarks::new("m", 0);
+    Process::open(directory.path()).unwrap().run(&mut [&mut search], &mut |_| {}).unwrap();
+    let found = search.finish();
+    let leaks: Vec<_> = found[0].leaks.iter().map(|(block, _)| (block.pool, block.size)).collect();
+    assert_eq!(leaks, [(Pool::PtaCaching, 100), (Pool::Host, 5)]);
 }

@@ -25,6 +25,8 @@ pub enum Intent {
     View(ViewSettings),
     Completions(Shell),
     ManPage,
+    /// Print what a shell is to do.
+    ApiEnv(ApiEnv),
     /// Keep the run of this process.
     SideKeeper(Watched),
 }
@@ -52,6 +54,13 @@ pub struct InfoSettings {
     /// Everything about each process, however many there are.
     pub all: bool,
     pub brand: Brand,
+}
+
+/// What becomes of a shell's environment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ApiEnv {
+    Load,
+    Unload,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,9 +25,8 @@ use memscope_session::printer::Printer;
 use memscope_session::settings::LogLevel;
 
 pub fn main() -> ExitCode {
-    let mut words = std::env::args_os();
-    let brand = Brand::of_command(words.next().as_deref());
-    let words: Vec<OsString> = words.collect();
+    let (name, words) = named(std::env::args_os().collect());
+    let brand = Brand::of_command(name.as_deref());
     let printer = Printer::new(brand, LogLevel::default());
     let resolution = match CommandLine::parse(&words).and_then(|line| Resolution::of(line, brand)) {
         Ok(resolution) => resolution,
@@ -41,4 +40,34 @@ pub fn main() -> ExitCode {
         printer.note(note);
     }
     commands::carry_out(&resolution.intent, &printer)
+}
+
+/// The installed command is a text that a shell can source and whose first line names this program with this option: the
+/// kernel adds the text's own path, which is what the user has typed.
+const CALLED_AS: &str = "--called-as";
+
+/// What the command was called, and what follows.
+fn named(mut words: Vec<OsString>) -> (Option<OsString>, Vec<OsString>) {
+    let before = if words.len() > 2 && words[1] == CALLED_AS { 3 } else { words.len().min(1) };
+    let rest = words.split_off(before);
+    (words.pop(), rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_that_of_the_text_the_kernel_was_given() {
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        for (given, name, rest) in [
+            (&["msleaks", "prog"][..], Some("msleaks"), &["prog"][..]),
+            (&["/l/msmemscope", "--called-as", "/bin/msleaks", "info", "d"], Some("/bin/msleaks"), &["info", "d"]),
+            (&["msmemscope", "--called-as"], Some("msmemscope"), &["--called-as"]),
+            (&["msmemscope"], Some("msmemscope"), &[]),
+            (&[], None, &[]),
+        ] {
+            assert_eq!(named(words(given)), (name.map(OsString::from), words(rest)), "{given:?}");
+        }
+    }
 }

@@ -24,6 +24,8 @@ pub enum OptionId {
     Quiet,
     Compare,
     Input,
+    LoadApiEnv,
+    UnloadApiEnv,
     At,
     Pid,
     OfDevice,
@@ -267,6 +269,21 @@ pub static OPTIONS: &[OptionSpec] = &[
         }),
         help: "What --compare compares: directories or csv or db files, e.g. --input=/home/a/run1,/home/a/run2, or one and \
                two steps of it, e.g. --input=/home/a/run1 --steps=2,3",
+    },
+    OptionSpec {
+        id: OptionId::LoadApiEnv,
+        names: &["load-api-env"],
+        shorts: &[],
+        value: None,
+        help: "Let programs of this shell load the recording library from their start, for the Python interface: \
+               source msmemscope --load-api-env",
+    },
+    OptionSpec {
+        id: OptionId::UnloadApiEnv,
+        names: &["unload-api-env"],
+        shorts: &[],
+        value: None,
+        help: "Undo --load-api-env: source msmemscope --unload-api-env",
     },
     OptionSpec {
         id: OptionId::All,

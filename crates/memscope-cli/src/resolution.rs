@@ -17,7 +17,7 @@ use memscope_session::views::reading::holds_recording;
 
 use crate::analyze_settings::AnalyzeDraft;
 use crate::args::{CommandLine, GivenOption, ProgramWords, Words, split_long};
-use crate::intent::{CompareSettings, ExportSettings, InfoSettings, Intent, Shell};
+use crate::intent::{ApiEnv, CompareSettings, ExportSettings, InfoSettings, Intent, Shell};
 use crate::options::{self, OptionId, SUB_COMMANDS, SubCommand, SubCommandSpec};
 use crate::view_settings::{ViewDraft, WrongUse};
 use memscope_session::settings::pending::PENDING;
@@ -62,7 +62,13 @@ impl Resolution {
                 let intent = Intent::Compare(draft.comparison(brand)?);
                 Ok(Self { intent, log_level: draft.log_level(), notes: Vec::new() })
             }
-            Words::Nothing => Err(UsageError::NoProgram { command: brand.name() }),
+            Words::Nothing => match draft.api_env {
+                Some(api_env) => Ok(plain(Intent::ApiEnv(api_env))),
+                None => Err(UsageError::NoProgram { command: brand.name() }),
+            },
+            Words::Program(_) if draft.api_env.is_some() => {
+                Err(UsageError::ApiEnvWithProgram { command: brand.name() })
+            }
             Words::Program(words) => {
                 refuse_mistyped_command(&words, brand)?;
                 if let Some(foreign) = line.options.iter().find(|option| options::is_of_views(option.id)) {
@@ -203,6 +209,7 @@ struct Draft {
     verbose: bool,
     quiet: bool,
     compare: bool,
+    api_env: Option<ApiEnv>,
     all: bool,
     inputs: Option<Vec<PathBuf>>,
     view: ViewDraft,
@@ -230,6 +237,7 @@ impl Default for Draft {
             verbose: false,
             quiet: false,
             compare: false,
+            api_env: None,
             all: false,
             inputs: None,
             view: ViewDraft::default(),
@@ -275,6 +283,8 @@ impl Draft {
             OptionId::Verbose => self.verbose = true,
             OptionId::Quiet => self.quiet = true,
             OptionId::Compare => self.compare = true,
+            OptionId::LoadApiEnv => self.api_env = Some(ApiEnv::Load),
+            OptionId::UnloadApiEnv => self.api_env = Some(ApiEnv::Unload),
             OptionId::All => self.all = true,
             OptionId::Help | OptionId::Version | OptionId::Output | OptionId::Input | OptionId::File => {}
             OptionId::At

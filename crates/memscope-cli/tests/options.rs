@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use memscope_cli::args::CommandLine;
-use memscope_cli::intent::{CompareSettings, Intent, Shell};
+use memscope_cli::intent::{ApiEnv, CompareSettings, Intent, Shell};
 use memscope_cli::options::{OPTIONS, SubCommand};
 use memscope_cli::resolution::Resolution;
 use memscope_session::brand::Brand;
@@ -534,5 +534,14 @@ fn sub_commands_and_questions_are_recognised() {
     assert_eq!(sides(&settings), [side("/tmp", Some(2)), side("/", Some(2))]);
     for words in [&["info", "/nowhere/at/all"][..], &["export", "/tmp", "/tmp"], &["man", "x"]] {
         assert!(matches!(resolve(words), Err(UsageError::BadOperands { .. })), "{words:?}");
+    }
+}
+
+#[test]
+fn the_environment_of_a_shell_is_changed_without_a_program() {
+    for (option, change) in [("--load-api-env", ApiEnv::Load), ("--unload-api-env", ApiEnv::Unload)] {
+        assert!(matches!(resolve(&[option]).unwrap().intent, Intent::ApiEnv(found) if found == change), "{option}");
+        let error = resolve(&[option, "prog"]).unwrap_err();
+        assert_eq!(error, UsageError::ApiEnvWithProgram { command: "msmemscope" });
     }
 }

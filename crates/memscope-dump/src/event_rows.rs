@@ -9,8 +9,8 @@ use crate::stack_text::StackTexts;
 use crate::tensor_words::TensorWords;
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
-    Access, AccessMode, Action, Annotation, BlockEvent, Device, KernelPhase, NoteEvent, NoteKind, Origin, PageSize,
-    Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
+    Access, AccessMode, Action, Annotation, BlockEvent, Device, DeviceRoom, KernelPhase, NoteEvent, NoteKind, Origin,
+    PageSize, Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -184,9 +184,10 @@ pub(crate) fn write_note(
             }
         }
         NoteKind::Snapshot { name, memory } => {
-            let sampled = usage.map(|lookup| lookup(note.device, note.at.time)).unwrap_or_default();
-            rates = SnapshotRates::of(memory, sampled);
-            push_snapshot(&mut attributes, memory, sampled, &rates);
+            let sampled = || usage.map(|lookup| lookup(note.device, note.at.time)).unwrap_or_default().room();
+            let room = memory.of_device.or_else(sampled);
+            rates = SnapshotRates::of(memory, room);
+            push_snapshot(&mut attributes, memory, room, &rates);
             (Event::Snapshot, EventType::SNAPSHOT, Some(name))
         }
         NoteKind::Kernel { phase, name, stream, task } => {
@@ -258,13 +259,13 @@ struct SnapshotRates {
 }
 
 impl SnapshotRates {
-    fn of(memory: SnapshotMemory, sampled: SampledUsage) -> SnapshotRates {
+    fn of(memory: SnapshotMemory, room: Option<DeviceRoom>) -> SnapshotRates {
         let percent = |part: u64, whole: u64| match whole {
             0 => format!("{:.6}", 0.0),
             _ => format!("{:.6}", part as f64 * 100.0 / whole as f64),
         };
         SnapshotRates {
-            device: sampled.free_and_total().map(|(free, total)| percent(total - free, total)),
+            device: room.map(|DeviceRoom { free, total }| percent(total.saturating_sub(free), total)),
             reserved: percent(memory.allocated, memory.reserved),
         }
     }
@@ -274,14 +275,14 @@ impl SnapshotRates {
 fn push_snapshot<'a>(
     attributes: &mut Attributes<'a>,
     memory: SnapshotMemory,
-    sampled: SampledUsage,
+    room: Option<DeviceRoom>,
     rates: &'a SnapshotRates,
 ) {
     attributes.push(key::RESERVED, Value::Integer(memory.reserved));
     attributes.push(key::MAX_RESERVED, Value::Integer(memory.max_reserved));
     attributes.push(key::ALLOCATED, Value::Integer(memory.allocated));
     attributes.push(key::MAX_ALLOCATED, Value::Integer(memory.max_allocated));
-    if let Some((free, total)) = sampled.free_and_total() {
+    if let Some(DeviceRoom { free, total }) = room {
         attributes.push(key::TOTAL, Value::Integer(total));
         attributes.push(key::FREE, Value::Integer(free));
     }

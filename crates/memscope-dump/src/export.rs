@@ -12,8 +12,8 @@ use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
 use memscope_model::record_settings::{event, level};
 use memscope_model::{
-    Action, Annotation, Annotations, BlockEvent, Device, NoteEvent, NoteKind, Outcome, Pool, Process, Selection, State,
-    TimestampNs, TraceEvent, TraceSink, TraceSource,
+    Action, Annotation, Annotations, BlockEvent, Device, DeviceRoom, NoteEvent, NoteKind, Outcome, Pool, Process,
+    Selection, State, TimestampNs, TraceEvent, TraceSink, TraceSource,
 };
 use memscope_symbols::Symbolizer;
 use std::io::Write;
@@ -60,6 +60,8 @@ impl DumpEvents {
             }
             NoteKind::AtbKernel { .. } | NoteKind::Kernel { .. } => levels.kernels && self.contains(DumpEvents::LAUNCH),
             NoteKind::Access(_) => self.contains(DumpEvents::ACCESS),
+            // Has its place among the functions, in the trace of Python.
+            NoteKind::Function { .. } => false,
             _ => true,
         };
         note.chosen && of_kind
@@ -90,10 +92,10 @@ pub struct SampledUsage {
 }
 
 impl SampledUsage {
-    /// Free and total bytes of the device.
-    pub(crate) fn free_and_total(self) -> Option<(u64, u64)> {
+    /// Of the device.
+    pub(crate) fn room(self) -> Option<DeviceRoom> {
         let total = self.device_total?;
-        Some((total.saturating_sub(self.device_used?), total))
+        Some(DeviceRoom { free: total.saturating_sub(self.device_used?), total })
     }
 }
 

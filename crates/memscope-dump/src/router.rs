@@ -9,7 +9,7 @@ use crate::room::FileEstimate;
 use crate::rows::{Attribute, DeviceId, EventType, FrameRow, Row, StackCells, Value, key};
 use crate::stack_table::StackTable;
 use crate::stack_text::StackTexts;
-use memscope_model::{Device, StackId, Stacks};
+use memscope_model::{Device, DeviceRoom, StackId, Stacks};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -197,7 +197,7 @@ impl DumpFile {
             }
             _ => SampledUsage::default(),
         };
-        let Some((free, total)) = sampled.free_and_total() else { return self.write(row, stack, source) };
+        let Some(DeviceRoom { free, total }) = sampled.room() else { return self.write(row, stack, source) };
         let attributes = [
             Attribute { key: key::FREE, value: Value::Integer(free) },
             Attribute { key: key::TOTAL, value: Value::Integer(total) },

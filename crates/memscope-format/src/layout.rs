@@ -75,6 +75,10 @@ pub mod notes {
     pub const SANDBOXED: u32 = 0x100;
     /// Tracing was on when the recording began: a process forked in a span.
     pub const TRACING: u32 = 0x200;
+    /// Blocks were labelled after they were allocated: who wants to know all labels of a block has to read on.
+    pub const BLOCK_LABELS: u32 = 0x400;
+    /// Operators were asked for and torch is not as any version we know: of its operators only names are recorded.
+    pub const TORCH_UNKNOWN: u32 = 0x800;
 }
 
 pub const CONFIG_CAPACITY: usize = 1536;

@@ -129,10 +129,12 @@ pub enum Space {
     Atb = 5,
     /// MindSpore's pool.
     MindSpore = 6,
+    /// Storages of tensors on the host, by torch (`c10::alloc_cpu`). They lie in host memory, which is recorded as well.
+    TensorStorage = 7,
 }
 
 impl Space {
-    pub const ALL: [Space; 7] = [
+    pub const ALL: [Space; 8] = [
         Space::Driver,
         Space::DriverHandle,
         Space::Registered,
@@ -140,6 +142,7 @@ impl Space {
         Space::PtaWorkspace,
         Space::Atb,
         Space::MindSpore,
+        Space::TensorStorage,
     ];
 
     pub fn from_code(code: u8) -> Option<Space> {
@@ -244,7 +247,9 @@ impl SpaceDevice {
     /// The driver's numbers are the machine's, those of pools the program's.
     pub fn of(self, space: Space) -> DeviceNumber {
         match space {
-            Space::Driver | Space::DriverHandle | Space::Registered => DeviceNumber::Physical(PhysicalDevice(self.0)),
+            Space::Driver | Space::DriverHandle | Space::Registered | Space::TensorStorage => {
+                DeviceNumber::Physical(PhysicalDevice(self.0))
+            }
             Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore => {
                 DeviceNumber::Logical(LogicalDevice(self.0))
             }
@@ -312,6 +317,34 @@ pub enum TensorOwner {
 impl TensorOwner {
     pub fn from_code(code: u8) -> Option<TensorOwner> {
         [TensorOwner::AtbOperator, TensorOwner::AtbKernel].get(code as usize).copied()
+    }
+}
+
+/// Where a label stands in the text of an owner. On each level but the last, one label counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum LabelLevel {
+    Framework = 0,
+    Component = 1,
+    Process = 2,
+    Detail1 = 3,
+    Detail2 = 4,
+    /// The user's own, as deep as they are nested.
+    User = 5,
+}
+
+impl LabelLevel {
+    pub const ALL: [LabelLevel; 6] = [
+        LabelLevel::Framework,
+        LabelLevel::Component,
+        LabelLevel::Process,
+        LabelLevel::Detail1,
+        LabelLevel::Detail2,
+        LabelLevel::User,
+    ];
+
+    pub fn from_code(code: u8) -> Option<LabelLevel> {
+        LabelLevel::ALL.get(code as usize).copied()
     }
 }
 

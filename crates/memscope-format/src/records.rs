@@ -48,6 +48,8 @@ macro_rules! records {
                 42 KERNEL_NAME KernelName { hash: u64 as Word, text: &'a [u8] as Name };
                 /// What an operator of Aten is called that goes by this number in this lane.
                 70 ATEN_NAME AtenName { id: u32 as Varint, text: &'a [u8] as Name };
+                /// What the program calls a label or a function that goes by this number in this lane.
+                81 LABEL_NAME LabelName { id: u32 as Varint, text: &'a [u8] as Name };
             }
             // What happened in the process.
             events {
@@ -93,7 +95,7 @@ macro_rules! records {
                 } with Stack(stack: StackRef);
                 /// What a pool has reserved from now on.
                 18 POOL_TOTAL PoolTotal { space: Space as Byte, device: SpaceDevice as Varint, total: u64 as Varint };
-                /// The driver refused an allocation for want of memory.
+                /// The driver, or torch for a storage of the host, refused an allocation for want of memory.
                 19 OUT_OF_MEMORY OutOfMemory {
                     space: Space as Byte,
                     device: SpaceDevice as Varint,
@@ -167,6 +169,24 @@ macro_rules! records {
                 } with Tensor(dtype: i32, format: i32, dimensions: &'a [i64]);
                 /// The program asks what the memory of a device is at this moment.
                 80 SNAPSHOT Snapshot { device: LogicalDevice as Varint } with Label(name: &'a [u8]);
+                /// What the lane's thread allocates from here on has this label, that of a `LABEL_NAME`; until its `LABEL_END`.
+                82 LABEL_START LabelStart { level: LabelLevel as Byte, label: u32 as Varint };
+                83 LABEL_END LabelEnd { level: LabelLevel as Byte, label: u32 as Varint };
+                /// The block around this address, of whichever device or of the host, has this label.
+                84 LABEL_BLOCK LabelBlock { level: LabelLevel as Byte, label: u32 as Varint, address: DevAddr as DeviceAddress };
+                /// A piece of code that the program wants to see in the trace of functions, by the number of a `LABEL_NAME`.
+                85 FUNCTION_START FunctionStart { name: u32 as Varint };
+                86 FUNCTION_END FunctionEnd { name: u32 as Varint };
+                /// As `SNAPSHOT`, with what the framework of the program says its memory is.
+                87 TOLD_SNAPSHOT ToldSnapshot {
+                    device: LogicalDevice as Varint,
+                    reserved: u64 as Varint,
+                    max_reserved: u64 as Varint,
+                    allocated: u64 as Varint,
+                    max_allocated: u64 as Varint,
+                    free: u64 as Varint,
+                    total: u64 as Varint,
+                } with Label(name: &'a [u8]);
             }
             // Events that are no longer written, and what they lack.
             superseded {

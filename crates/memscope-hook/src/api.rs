@@ -54,6 +54,39 @@ pub struct Api {
     pub mark: unsafe extern "C" fn(text: *const u8, length: usize),
     pub range_start: unsafe extern "C" fn(text: *const u8, length: usize) -> u64,
     pub range_end: extern "C" fn(id: u64),
+    /// What the calling thread allocates has this label from here on, and up to here; the block around an address has it. Levels
+    /// are those of [`label_level`]; of others nothing is recorded.
+    pub label_start: unsafe extern "C" fn(level: u8, text: *const u8, length: usize),
+    pub label_end: unsafe extern "C" fn(level: u8, text: *const u8, length: usize),
+    pub label_block: unsafe extern "C" fn(address: usize, level: u8, text: *const u8, length: usize),
+    /// A piece of code that is to be seen among the functions.
+    pub function_start: unsafe extern "C" fn(text: *const u8, length: usize),
+    pub function_end: unsafe extern "C" fn(text: *const u8, length: usize),
+    /// As `snapshot`, with the numbers of the program's framework.
+    pub told_snapshot: unsafe extern "C" fn(name: *const u8, length: usize, device: i32, memory: *const ToldMemory),
+}
+
+/// What a framework says of a device's memory, in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ToldMemory {
+    pub reserved: u64,
+    pub max_reserved: u64,
+    pub allocated: u64,
+    pub max_allocated: u64,
+    pub free: u64,
+    pub total: u64,
+}
+
+/// Where a label stands in the text of an owner.
+pub mod label_level {
+    pub const FRAMEWORK: u8 = 0;
+    pub const COMPONENT: u8 = 1;
+    pub const PROCESS: u8 = 2;
+    pub const DETAIL_1: u8 = 3;
+    pub const DETAIL_2: u8 = 4;
+    /// The user's own, of which any number may be open.
+    pub const USER: u8 = 5;
 }
 
 /// Who was refused host memory, as in the recording.

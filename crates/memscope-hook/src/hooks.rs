@@ -14,7 +14,8 @@
 ///     plain { mlockall(flags: c_int) -> c_int, in LIBC, else FAILED => process::lock_all; }
 ///     // wrapper(address of the original, || original(arguments)).
 ///     wrapped { fork() -> c_int, in LIBC, else FAILED => process::fork_by; }
-///     // A C++ function whose original may throw: began(arguments, Entry) -> Next, ended(answer, token, Entry) -> answer.
+///     // A C++ function whose original may throw: began(arguments, Entry) -> Next, ended(answer, token, Entry) -> answer, and
+///     // where it is to be seen that it throws, thrown().
 ///     around { Execute is _ZN3atb6Runner7ExecuteEv(runner: usize), in ATB => atb::execute, atb::executed; }
 ///     // implementation(arguments) for two values of the first one; everything else goes straight on to the original.
 ///     chosen { prctl(option: c_int, value: usize) -> c_int, in LIBC, for SECCOMP, TSC => sandbox::prctl; }
@@ -132,7 +133,7 @@ macro_rules! hooks {
         )* })?
         $(around { $(
             $around_as:ident is $around:ident($($around_argument:ident: $around_type:ty),* $(,)?),
-                in $around_place:expr => $around_by:path $(, $around_then:path)?;
+                in $around_place:expr => $around_by:path $(, $around_then:path $(, $around_thrown:path)?)?;
         )* })?
         $(chosen { $(
             $chosen:ident($($chosen_argument:ident: $chosen_type:ty),* $(,)?) -> $chosen_answer:ty,
@@ -181,7 +182,7 @@ macro_rules! hooks {
             }
             const _: () = {
                 $crate::typed_around!(
-                    $around($($around_argument: $around_type),*) => $around_by $(, $around_then)?
+                    $around($($around_argument: $around_type),*) => $around_by $(, $around_then $(, $around_thrown)?)?
                 );
             };
         )*)?

@@ -51,6 +51,7 @@ memscope_hook::hooks! {
     around {
         Thrower is around2(a: usize, b: usize), in at!(sum2 as Two) => on_around, after_around;
         Unchanged is around1(a: usize), in NOWHERE => on_unchanged;
+        Watched is around3(a: usize), in at!(throw as Throwing) => on_watched, after_around, on_thrown;
     }
     chosen {
         chosen2(number: c_int, value: usize) -> usize, in at!(passed_on as Chosen), for 7, 9 => on_chosen;
@@ -63,6 +64,7 @@ memscope_hook::hooks! {
 type Two = unsafe extern "C" fn(usize, usize) -> usize;
 type Six = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
 type Eight = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize, usize, usize) -> usize;
+type Throwing = unsafe extern "C-unwind" fn(usize) -> usize;
 type Chosen = unsafe extern "C" fn(c_int, usize) -> usize;
 
 /// The functions of the table, as a program has them.
@@ -84,6 +86,9 @@ mod exported {
         pub(crate) fn around1(a: usize) -> usize;
         pub(crate) fn chosen2(number: c_int, value: usize) -> usize;
         pub(crate) fn own1(a: u8) -> u16;
+    }
+    unsafe extern "C-unwind" {
+        pub(crate) fn around3(a: usize) -> usize;
     }
 }
 
@@ -160,6 +165,13 @@ unsafe extern "C" fn on_unchanged(a: usize, entry: Entry) -> Next {
     note(&[a], entry);
     Next::jump(Unchanged::ORIGINAL.address())
 }
+unsafe extern "C" fn on_watched(a: usize, entry: Entry) -> Next {
+    note(&[a], entry);
+    Next::call(Watched::ORIGINAL.address(), 5000)
+}
+fn on_thrown() {
+    note(&[77], Entry { stack_pointer: 0, frame_pointer: 0 });
+}
 unsafe extern "C" fn on_chosen(number: c_int, value: usize) -> usize {
     match chosen2::resolved() {
         // SAFETY: as above.
@@ -179,6 +191,11 @@ unsafe extern "C" fn sum6(a: usize, b: usize, c: usize, d: usize, e: usize, f: u
 }
 unsafe extern "C" fn sum8(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize) -> usize {
     a + b + c + d + e + f + 10 * g + 100 * h
+}
+/// Something else than 1 is thrown, out of a frame that catches it, or not.
+unsafe extern "C-unwind" fn throw(a: usize) -> usize {
+    let caught = std::panic::catch_unwind(|| std::panic::resume_unwind(Box::new(a)));
+    if a == 1 { 1 } else { std::panic::resume_unwind(caught.expect_err("thrown")) }
 }
 unsafe extern "C" fn passed_on(number: c_int, value: usize) -> usize {
     number as usize * 10 + value
@@ -243,6 +260,17 @@ fn a_hook_around_a_function_answers_jumps_or_calls() {
 }
 
 #[test]
+fn what_passes_through_a_hook_is_seen_once_and_what_is_caught_below_it_is_not() {
+    // SAFETY: the function is our own, here and below.
+    assert_eq!(unsafe { exported::around3(1) }, 5001);
+    // SAFETY: as above.
+    let thrown = std::panic::catch_unwind(|| unsafe { exported::around3(2) }).expect_err("thrown");
+    assert_eq!(thrown.downcast_ref::<usize>(), Some(&2));
+    let arguments: Vec<_> = entered().into_iter().map(|(arguments, _)| arguments).collect();
+    assert_eq!(arguments, [&[1][..], &[1, 5000], &[2], &[77]]);
+}
+
+#[test]
 fn a_chosen_call_is_ours_and_others_go_on_once_there_is_somewhere_to_go() {
     // SAFETY: the functions are our own.
     unsafe {
@@ -256,5 +284,5 @@ fn a_chosen_call_is_ours_and_others_go_on_once_there_is_somewhere_to_go() {
 fn the_originals_are_those_of_the_table_in_its_order() {
     let names: Vec<_> = ORIGINALS.iter().map(|(name, _)| name.to_str().unwrap()).collect();
     assert_eq!(names[..2], ["entered0", "entered1"]);
-    assert_eq!(names[7..], ["plain2", "wrapped8", "wrapped_absent", "around2", "around1", "chosen2"]);
+    assert_eq!(names[7..], ["plain2", "wrapped8", "wrapped_absent", "around2", "around1", "around3", "chosen2"]);
 }

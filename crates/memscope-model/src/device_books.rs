@@ -1,9 +1,10 @@
 //! Which blocks of device memory are alive, by who handed them out.
 use crate::books::Counts;
+use crate::last_frees::LastFrees;
 use crate::outcome::MOST_BYTES;
 use crate::{
     AccessedBlock, Action, Block, BlockEvent, BlockId, Device, Moment, Origin, OwnerId, Pool, PoolUsage, Selection,
-    SnapshotMemory, StackId,
+    SnapshotMemory, StackId, TimestampNs,
 };
 use memscope_format::record::{DevAddr, Space, SpaceAddr};
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub(crate) struct DeviceBooks {
     heaps: BTreeMap<(Space, DevAddr), PoolHeap>,
     /// Few, and found by [`LiveDeviceBlock::pool`] where it matters.
     pools: Vec<PoolUsage>,
+    /// Of storages: other pools have a lock of their own.
+    last_frees: LastFrees,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +30,7 @@ struct LiveDeviceBlock {
     size: u64,
     made: Moment,
     origin: Origin,
+    owner: OwnerId,
     /// Index of its pool.
     pool: usize,
 }
@@ -46,6 +50,7 @@ pub(crate) struct Allocation {
     pub(crate) address: SpaceAddr,
     pub(crate) size: u64,
     pub(crate) attributes: u32,
+    pub(crate) owner: OwnerId,
 }
 
 /// Events of devices are thousands of times rarer than those of the heap: no code of theirs in the heap's loop.
@@ -59,7 +64,7 @@ impl DeviceBooks {
         counts: &mut Counts,
         emit: Emit<'_>,
     ) -> ControlFlow<()> {
-        let Allocation { space, device, address, size, attributes } = allocation;
+        let Allocation { space, device, address, size, attributes, owner } = allocation;
         let pool = self.pool_index(device, Pool::of(space, device));
         if !self.pools[pool].fits(size) {
             return counts.implausible();
@@ -74,11 +79,13 @@ impl DeviceBooks {
             Space::PtaWorkspace => workspace_share(size, self.pools[pool].live_bytes),
             _ => size,
         };
+        let (block, owner) = counts.next_block(owner);
         let live = LiveDeviceBlock {
-            block: counts.next_block(),
+            block,
             size,
             made: Moment { event: counts.ids, ..now },
             origin: Origin::of(space, attributes),
+            owner,
             pool,
         };
         self.live.insert((space, address), live);
@@ -106,7 +113,12 @@ impl DeviceBooks {
         emit: Emit<'_>,
     ) -> ControlFlow<()> {
         match self.live.remove(&(space, address)) {
-            Some(live) => self.emit_free(now, address, live, false, counts, emit),
+            Some(live) => {
+                if space == Space::TensorStorage {
+                    self.last_frees.remember(address.0, &now);
+                }
+                self.emit_free(now, address, live, false, counts, emit)
+            }
             // Host memory may have been registered without being pinned, which is not recorded.
             None if space == Space::Registered => ControlFlow::Continue(()),
             // The free does not say its device, and a row of no device would be in every file: it is only counted.
@@ -115,6 +127,15 @@ impl DeviceBooks {
                 ControlFlow::Continue(())
             }
         }
+    }
+
+    pub(crate) fn has_storage_at(&self, address: u64) -> bool {
+        self.live.contains_key(&(Space::TensorStorage, SpaceAddr(address)))
+    }
+
+    /// Whether another thread freed the storage at this address since `since`, as far as that is remembered.
+    pub(crate) fn was_freed_by_another(&self, address: u64, thread: u32, since: TimestampNs) -> bool {
+        self.last_frees.has(address, thread, since)
     }
 
     /// What is in use of a device: see [`SnapshotMemory`].
@@ -169,10 +190,21 @@ impl DeviceBooks {
 
     /// The smallest live block of `device` (any, if that is unknown) around `address`. Handles are not addresses.
     pub(crate) fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock> {
+        let (start, live) = self.live_around(device, address)?;
+        Some(AccessedBlock { block: live.block, address: DevAddr(start.0), device: self.pools[live.pool].device })
+    }
+
+    /// The same block with all that is known of it.
+    pub(crate) fn block_around(&self, device: Device, address: DevAddr) -> Option<Block> {
+        let (start, live) = self.live_around(device, address)?;
+        Some(self.block(start, live))
+    }
+
+    fn live_around(&self, device: Device, address: DevAddr) -> Option<(SpaceAddr, &LiveDeviceBlock)> {
         /// Blocks of a pool do not overlap; of those that do all the same, this many are looked at.
         const NEAR: usize = 16;
-        const ADDRESSED: [Space; 5] =
-            [Space::Driver, Space::PtaCaching, Space::PtaWorkspace, Space::Atb, Space::MindSpore];
+        const ADDRESSED: [Space; 6] =
+            [Space::Driver, Space::PtaCaching, Space::PtaWorkspace, Space::Atb, Space::MindSpore, Space::TensorStorage];
         let holds = |start: SpaceAddr, live: &LiveDeviceBlock| {
             let on = self.pools[live.pool].device;
             address.0 - start.0 < live.size && (device == Device::Unknown || on == device)
@@ -182,7 +214,7 @@ impl DeviceBooks {
             before.filter(|((_, start), live)| holds(*start, live)).min_by_key(|(_, live)| live.size)
         };
         let ((_, start), live) = ADDRESSED.into_iter().filter_map(around).min_by_key(|(_, live)| live.size)?;
-        Some(AccessedBlock { block: live.block, address: DevAddr(start.0), device: self.pools[live.pool].device })
+        Some((*start, live))
     }
 
     fn change_reserved(&mut self, pool: usize, change: impl FnOnce(u64) -> u64) {
@@ -207,7 +239,6 @@ impl DeviceBooks {
 
     fn block(&self, address: SpaceAddr, live: &LiveDeviceBlock) -> Block {
         let PoolUsage { device, pool, .. } = self.pools[live.pool];
-        let owner = OwnerId::of(pool, live.origin);
         Block {
             id: live.block,
             device,
@@ -216,7 +247,7 @@ impl DeviceBooks {
             address: address.0,
             size: live.size,
             made: live.made,
-            owner,
+            owner: live.owner,
         }
     }
 

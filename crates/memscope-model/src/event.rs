@@ -33,7 +33,7 @@ pub enum Pool {
     Pinned,
     /// The driver's memory of a device.
     Hal,
-    /// torch_npu's caching allocator.
+    /// torch_npu's caching allocator; on the host, torch's storages of tensors.
     PtaCaching,
     /// torch_npu's workspace allocator.
     PtaWorkspace,
@@ -78,7 +78,7 @@ impl Pool {
         match (space, device) {
             (Space::Registered, _) | (Space::Driver | Space::DriverHandle, Device::Cpu) => Pool::Pinned,
             (Space::Driver | Space::DriverHandle, _) => Pool::Hal,
-            (Space::PtaCaching, _) => Pool::PtaCaching,
+            (Space::PtaCaching | Space::TensorStorage, _) => Pool::PtaCaching,
             (Space::PtaWorkspace, _) => Pool::PtaWorkspace,
             (Space::Atb, _) => Pool::Atb,
             (Space::MindSpore, _) => Pool::MindSpore,
@@ -113,7 +113,9 @@ impl Origin {
             Space::Driver => Origin::Driver(DriverTraits::of(attributes)),
             Space::DriverHandle => Origin::DriverHandle(DriverTraits::of(attributes)),
             Space::Registered => Origin::Registered,
-            Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore => Origin::Region,
+            Space::PtaCaching | Space::PtaWorkspace | Space::Atb | Space::MindSpore | Space::TensorStorage => {
+                Origin::Region
+            }
         }
     }
 }
@@ -222,9 +224,14 @@ pub enum NoteKind<'e> {
         name: Option<Name<'e>>,
     },
     Access(Access<'e>),
+    /// A piece of code that the program wants to see among its functions begins or ends, on the thread of its moment.
+    Function {
+        phase: Phase,
+        name: Name<'e>,
+    },
 }
 
-/// The books of a device at one moment: those of its framework's pool, or, where no framework told of one, of the driver's
+/// The books of a device at one moment, or what the program's framework said: those of its framework's pool, or, where no framework told of one, of the driver's
 /// memory of this process. Of the host, those of its heap and mappings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SnapshotMemory {
@@ -232,6 +239,16 @@ pub struct SnapshotMemory {
     pub max_reserved: u64,
     pub allocated: u64,
     pub max_allocated: u64,
+    /// Of the whole device, if the program said so; else it is sampled.
+    pub of_device: Option<DeviceRoom>,
+}
+
+/// What there is of a device's memory, by whomever it is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceRoom {
+    /// At most the total.
+    pub free: u64,
+    pub total: u64,
 }
 
 impl SnapshotMemory {
@@ -241,6 +258,7 @@ impl SnapshotMemory {
             max_reserved: usage.peak_reserved_bytes.unwrap_or(usage.peak_bytes),
             allocated: usage.live_bytes,
             max_allocated: usage.peak_bytes,
+            of_device: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which blocks of host memory are alive.
 use crate::address_ranges::AddressRanges;
 use crate::books::Counts;
+use crate::last_frees::LastFrees;
 use crate::{
     Action, Block, BlockEvent, BlockId, Device, Moment, Origin, OwnerId, Pool, PoolUsage, Selection, StackId,
     TimestampNs,
@@ -8,7 +9,7 @@ use crate::{
 use memscope_format::decode::EventKind;
 use memscope_format::record::{HostAddr, Protection};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 /// A block that is alive, found by its address.
@@ -17,6 +18,7 @@ struct LiveHostBlock {
     block: BlockId,
     size: u64,
     made: Moment,
+    owner: OwnerId,
 }
 
 impl LiveHostBlock {
@@ -30,7 +32,7 @@ impl LiveHostBlock {
             address: address.0,
             size: self.size,
             made: self.made,
-            owner: OwnerId::NONE,
+            owner: self.owner,
         }
     }
 }
@@ -41,7 +43,11 @@ pub(crate) struct HostBooks {
     /// Heap blocks by address.
     heap: FxHashMap<HostAddr, LiveHostBlock>,
     /// The newest free of an address, for some addresses.
-    last_frees: [LastFree; LAST_FREES],
+    last_frees: LastFrees,
+    /// Heap blocks in order; only once a block was looked for by an address in the middle of it.
+    order: Option<BTreeSet<HostAddr>>,
+    /// Whose the blocks are that begin now.
+    pub(crate) owner: OwnerId,
     /// Usable mappings by start; they never overlap.
     mappings: BTreeMap<HostAddr, LiveHostBlock>,
     /// Anonymous mappings without access: address space, not memory. Has nothing in common with `mappings`.
@@ -62,20 +68,6 @@ pub(crate) struct Share {
     pub(crate) peak_bytes: u64,
 }
 
-/// Frees remembered, each at a place given by its address.
-const LAST_FREES: usize = 1024;
-
-#[derive(Clone, Copy, Default, Debug)]
-struct LastFree {
-    address: HostAddr,
-    time: TimestampNs,
-    thread: u32,
-}
-
-fn freed_place(address: HostAddr) -> usize {
-    (address.0 >> 4) as usize % LAST_FREES
-}
-
 /// The kernel unmaps whole pages. Pages may be larger than this, but never smaller.
 const SMALLEST_PAGE: u64 = 4096;
 
@@ -88,7 +80,9 @@ impl Default for HostBooks {
     fn default() -> HostBooks {
         HostBooks {
             heap: FxHashMap::default(),
-            last_frees: [LastFree::default(); LAST_FREES],
+            last_frees: LastFrees::default(),
+            order: None,
+            owner: OwnerId::NONE,
             mappings: BTreeMap::new(),
             reserved: AddressRanges::default(),
             usage: PoolUsage::new(Device::Cpu, Pool::Host),
@@ -135,29 +129,46 @@ impl HostBooks {
         }
     }
 
-    /// Whether the event cannot be what happened next: an allocation of a live address, or a free of one that is not.
-    /// Gives the address, and whether the free is what is missing.
     #[inline]
-    pub(crate) fn contradiction(&self, kind: EventKind) -> Option<(HostAddr, bool)> {
-        match kind {
-            EventKind::HostAlloc { address, .. } => self.heap.contains_key(&address).then_some((address, true)),
-            EventKind::HostFree { address } => (!self.heap.contains_key(&address)).then_some((address, false)),
-            _ => None,
-        }
+    pub(crate) fn has_heap_block_at(&self, address: u64) -> bool {
+        self.heap.contains_key(&HostAddr(address))
     }
 
     /// Whether another thread freed this address since `since`, as far as that is remembered.
-    pub(crate) fn was_freed_by_another(&self, address: HostAddr, thread: u32, since: TimestampNs) -> bool {
-        let last = &self.last_frees[freed_place(address)];
-        last.address == address && last.thread != thread && last.time >= since
+    pub(crate) fn was_freed_by_another(&self, address: u64, thread: u32, since: TimestampNs) -> bool {
+        self.last_frees.has(address, thread, since)
+    }
+
+    /// The block of the heap that begins there.
+    pub(crate) fn of_heap_at(&self, address: HostAddr) -> Option<Block> {
+        self.heap.get(&address).map(|live| live.block(Origin::Heap, address))
+    }
+
+    /// A new block, whose allocation is the next event.
+    #[inline(always)]
+    fn begin(&self, now: Moment, size: u64, counts: &mut Counts) -> LiveHostBlock {
+        let (block, owner) = counts.next_block(self.owner);
+        LiveHostBlock { block, size, made: Moment { event: counts.ids, ..now }, owner }
+    }
+
+    /// The block around an address: of the heap, or else a mapping, which may be what the heap is made of.
+    pub(crate) fn block_around(&mut self, address: HostAddr) -> Option<Block> {
+        if let Some(live) = self.heap.get(&address) {
+            return Some(live.block(Origin::Heap, address));
+        }
+        let HostBooks { heap, order, mappings, .. } = self;
+        let order = order.get_or_insert_with(|| heap.keys().copied().collect());
+        let holds = |start: HostAddr, size: u64| address - start < size;
+        let before = order.range(..=address).next_back().and_then(|start| Some((*start, heap.get(start)?)));
+        let of_heap = before.filter(|(start, live)| holds(*start, live.size));
+        if let Some((start, live)) = of_heap {
+            return Some(live.block(Origin::Heap, start));
+        }
+        let (start, live) = mappings.range(..=address).next_back().filter(|(start, live)| holds(**start, live.size))?;
+        Some(live.block(Origin::Mapping, *start))
     }
 
     /// The use of host memory, if there was an event.
-    /// The block of the heap that begins there.
-    pub(crate) fn of_heap_at(&self, address: HostAddr) -> Option<BlockId> {
-        self.heap.get(&address).map(|live| live.block)
-    }
-
     pub(crate) fn usage(&self) -> Option<PoolUsage> {
         self.is_used.then_some(self.usage)
     }
@@ -178,7 +189,10 @@ impl HostBooks {
         if !self.usage.fits(size) {
             return counts.implausible();
         }
-        let mut live = begin(now, size, counts);
+        let mut live = self.begin(now, size, counts);
+        if let Some(order) = &mut self.order {
+            order.insert(address);
+        }
         if let Some(old) = self.heap.insert(address, live) {
             counts.replaced_blocks += 1;
             self.heap.remove(&address);
@@ -192,9 +206,12 @@ impl HostBooks {
     }
 
     fn free(&mut self, now: Moment, address: HostAddr, counts: &mut Counts, emit: &mut impl Emit) -> ControlFlow<()> {
+        if let Some(order) = &mut self.order {
+            order.remove(&address);
+        }
         match self.heap.remove(&address) {
             Some(live) => {
-                self.last_frees[freed_place(address)] = LastFree { address, time: now.time, thread: now.thread };
+                self.last_frees.remember(address.0, &now);
                 self.emit_free(now, live.block(Origin::Heap, address), false, counts, emit)
             }
             None => self.emit_unmatched(now, address, counts, emit),
@@ -213,7 +230,7 @@ impl HostBooks {
             return counts.implausible();
         };
         self.unmap(now, start, end, true, counts, emit)?;
-        let live = begin(now, size, counts);
+        let live = self.begin(now, size, counts);
         self.mappings.insert(address, live);
         self.emit_malloc(now, live.block(Origin::Mapping, address), false, counts, emit)
     }
@@ -250,7 +267,7 @@ impl HostBooks {
                 if !self.usage.fits(end - start) {
                     return counts.implausible();
                 }
-                let live = begin(now, end - start, counts);
+                let live = self.begin(now, end - start, counts);
                 self.mappings.insert(start, live);
                 self.emit_malloc(now, live.block(Origin::Mapping, start), false, counts, emit)?;
             }
@@ -323,7 +340,8 @@ impl HostBooks {
             let mapping_end = address + live.size;
             for (piece_start, piece_end) in [(address, start), (end, mapping_end)] {
                 if piece_start < piece_end {
-                    let piece = LiveHostBlock { block: counts.next_block(), size: piece_end - piece_start, ..live };
+                    let (block, owner) = counts.next_block(live.owner);
+                    let piece = LiveHostBlock { block, size: piece_end - piece_start, owner, ..live };
                     self.mappings.insert(piece_start, piece);
                     let at = Moment { thread: live.made.thread, stack: live.made.stack, ..now };
                     self.emit_malloc(at, piece.block(Origin::Mapping, piece_start), true, counts, emit)?;
@@ -408,7 +426,8 @@ impl HostBooks {
         self.is_used = true;
         counts.frees += 1;
         counts.unmatched_frees += 1;
-        let unseen = LiveHostBlock { block: counts.next_block(), size: 0, made: Moment::default() };
+        let (block, owner) = counts.next_block(OwnerId::NONE);
+        let unseen = LiveHostBlock { block, size: 0, made: Moment::default(), owner };
         let mut event = BlockEvent {
             action: Action::Free,
             block: unseen.block(Origin::Heap, address),
@@ -421,12 +440,6 @@ impl HostBooks {
         };
         emit(&mut event, self)
     }
-}
-
-/// A new block, whose allocation is the next event.
-#[inline(always)]
-fn begin(now: Moment, size: u64, counts: &mut Counts) -> LiveHostBlock {
-    LiveHostBlock { block: counts.next_block(), size, made: Moment { event: counts.ids, ..now } }
 }
 
 /// The addresses a mapping call touches; `None` if no call can.

@@ -116,6 +116,11 @@ impl Lane {
         self.definitions.aten_names.get(&number).map(String::as_str)
     }
 
+    /// What the program calls a label or a function that goes by this number.
+    pub(crate) fn label_name(&self, number: u32) -> Option<&str> {
+        self.definitions.label_names.get(&number).map(String::as_str)
+    }
+
     /// The tensor of the newest access.
     pub(crate) fn tensor(&self) -> &TensorShape {
         &self.definitions.tensor
@@ -157,6 +162,7 @@ struct Definitions {
     atb_path: Option<String>,
     atb_name: Option<String>,
     aten_names: FxHashMap<u32, String>,
+    label_names: FxHashMap<u32, String>,
     tensor: TensorShape,
     /// Rare; a word to look at for each event.
     shared: Option<Box<SharedDefinitions>>,
@@ -296,6 +302,9 @@ impl Definitions {
             }
             Definition::AtenName { id, text: bytes } => {
                 self.aten_names.insert(id, text(bytes));
+            }
+            Definition::LabelName { id, text: bytes } => {
+                self.label_names.insert(id, text(bytes));
             }
             Definition::AtbNames { path, name } => {
                 let known = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));

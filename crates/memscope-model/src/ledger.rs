@@ -5,9 +5,9 @@ use crate::refusals::KEPT_REFUSALS;
 use crate::state;
 use crate::trace::Fan;
 use crate::{
-    AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, DevAddr, Device, KernelPhase, Moment, Names, NoteEvent,
-    NoteKind, Origin, OutOfMemory, Outcome, OwnerId, Owners, Pool, RefusedCall, Selection, StackId, Stacks, State,
-    Steps, TimestampNs, TraceEvent, TraceSink,
+    AccessedBlock, Action, Block, BlockEvent, BlockId, Damage, DevAddr, Device, HostAddr, KernelPhase, Moment, Names,
+    NoteEvent, NoteKind, Origin, OutOfMemory, Outcome, OwnerId, Owners, Pool, RefusedCall, Selection, StackId, Stacks,
+    State, Steps, TimestampNs, TraceEvent, TraceSink,
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -97,6 +97,8 @@ struct LedgerBooks {
     on_devices: BTreeMap<BlockKey, BlockId>,
     /// Blocks of the host that came without a number.
     on_host: FxHashMap<BlockKey, BlockId>,
+    /// Blocks of the heap by address, from the first storage of a tensor in it on: without one nobody asks.
+    heap: Option<FxHashMap<u64, BlockId>>,
     pools: Vec<PoolUsage>,
     /// Where each is: a made-up file may name thousands of devices.
     pool_places: FxHashMap<(Device, Pool), usize>,
@@ -122,8 +124,15 @@ impl LedgerBooks {
             if !numbered {
                 self.on_host.insert(key, block.id);
             }
+            if let Some(heap) = self.heap.as_mut().filter(|_| block.origin == Origin::Heap) {
+                heap.insert(block.address, block.id);
+            }
         } else {
             self.on_devices.insert(key, block.id);
+            if block.device == Device::Cpu && self.heap.is_none() {
+                let of_heap = self.live.values().filter(|block| block.origin == Origin::Heap);
+                self.heap = Some(of_heap.map(|block| (block.address, block.id)).collect());
+            }
         }
         self.live.insert(block.id, block);
     }
@@ -134,6 +143,9 @@ impl LedgerBooks {
         if is_of_host(block.pool) {
             if !self.on_host.is_empty() && self.on_host.get(&key) == Some(&id) {
                 self.on_host.remove(&key);
+            }
+            if let Some(heap) = self.heap.as_mut().filter(|heap| heap.get(&block.address) == Some(&id)) {
+                heap.remove(&block.address);
             }
         } else if self.on_devices.get(&key) == Some(&id) {
             self.on_devices.remove(&key);
@@ -399,6 +411,11 @@ impl state::Books for LedgerBooks {
         };
         let block = places.filter_map(near).min_by_key(|block| block.size)?;
         Some(AccessedBlock { block: block.id, address: DevAddr(block.address), device: block.device })
+    }
+
+    fn of_heap_at(&self, address: HostAddr) -> Option<Block> {
+        let id = self.heap.as_ref()?.get(&address.0)?;
+        self.live.get(id).copied()
     }
 }
 

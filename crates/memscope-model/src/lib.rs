@@ -32,7 +32,9 @@ mod event;
 mod facts;
 mod host_books;
 mod kernel_books;
+mod labels;
 mod lane;
+mod last_frees;
 mod ledger;
 mod names;
 mod operators;
@@ -55,8 +57,8 @@ pub use annotations::{Annotation, Annotations, Inefficiencies};
 pub use directory::{FoundProcesses, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
-    Access, AccessMode, AccessedBlock, AtbOperator, BlockId, Device, DriverTraits, HostCall, KernelPhase, NoteEvent,
-    NoteKind, Origin, PageSize, Phase, Pool, RefusalList, RefusedCall, SnapshotMemory, TensorOwner,
+    Access, AccessMode, AccessedBlock, AtbOperator, BlockId, Device, DeviceRoom, DriverTraits, HostCall, KernelPhase,
+    NoteEvent, NoteKind, Origin, PageSize, Phase, Pool, RefusalList, RefusedCall, SnapshotMemory, TensorOwner,
 };
 pub use facts::{Damage, NothingChosen, Problem, RowPlace, StopReason, Stopped};
 pub use kernel_books::KernelCounts;

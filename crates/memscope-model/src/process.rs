@@ -1,4 +1,5 @@
 //! One recorded process.
+use crate::labels::LateOwners;
 use crate::refusals::Refusals;
 use crate::replay::Replay;
 use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
@@ -19,12 +20,18 @@ pub struct Process {
     span: Option<NonZeroU32>,
     /// While a pass is under way it has them.
     stacks: Stacks,
+    /// Whose blocks are by labels that came later; `None` until a pass has looked for them.
+    late: Option<Arc<LateOwners>>,
+    /// The pass under way looks for them first.
+    is_first: bool,
     pass: Pass,
 }
 
 /// Where the reading is.
 enum Pass {
     Before,
+    /// Labels of blocks are looked for, before anything is handed out.
+    Labels(Box<Replay>),
     UnderWay(Box<Replay>),
     After(Box<Outcome>),
 }
@@ -43,7 +50,8 @@ impl Process {
         };
         let spool = Arc::new(Spool::open(&spool)?);
         let stacks = no_stacks(&spool.process().settings());
-        Ok(Process { spool, span: None, stacks, pass: Pass::Before })
+        let late = (!spool.process().labels_blocks()).then(Arc::default);
+        Ok(Process { spool, span: None, stacks, late, is_first: false, pass: Pass::Before })
     }
 
     /// From the next pass on, only what happens from the `start` of this number, from 1, to the next `stop` is chosen, and
@@ -74,7 +82,7 @@ impl Process {
     /// The stacks seen so far; ids of an earlier pass stay valid.
     pub fn stacks(&self) -> &Stacks {
         match &self.pass {
-            Pass::UnderWay(replay) => &replay.stacks,
+            Pass::UnderWay(replay) | Pass::Labels(replay) => &replay.stacks,
             _ => &self.stacks,
         }
     }
@@ -98,6 +106,33 @@ impl Process {
     }
 }
 
+impl Process {
+    /// How much of the first pass over a recording with labels of blocks is the search for them.
+    const FOR_LABELS: f64 = 0.5;
+
+    /// The pass that is due: first, where there are labels of blocks, the one that looks for them.
+    fn begin(&mut self) -> Result<(), ModelError> {
+        let settings = self.spool.process().settings();
+        let stacks = std::mem::replace(&mut self.stacks, no_stacks(&settings));
+        let replay = Box::new(Replay::new(&self.spool, &settings, self.span, stacks, self.late.as_ref())?);
+        self.is_first = self.late.is_none();
+        self.pass = if self.is_first { Pass::Labels(replay) } else { Pass::UnderWay(replay) };
+        Ok(())
+    }
+
+    fn look_for_labels(&mut self) -> Result<Status, ModelError> {
+        let Pass::Labels(replay) = &mut self.pass else { return Ok(Status::More) };
+        let mut nobody = |_: &TraceEvent<'_>, _: &State<'_>| ControlFlow::Continue(());
+        if replay.step(&mut nobody)? == Status::Over {
+            self.late = Some(Arc::new(replay.late_owners()));
+            self.rewind();
+            self.begin()?;
+            self.is_first = true;
+        }
+        Ok(Status::More)
+    }
+}
+
 impl TraceSource for Process {
     fn info(&self) -> TraceInfo {
         let info = self.spool.process();
@@ -111,12 +146,14 @@ impl TraceSource for Process {
     }
 
     fn step(&mut self, sinks: &mut [&mut dyn TraceSink]) -> Result<Status, ModelError> {
-        if !matches!(self.pass, Pass::UnderWay(_)) {
-            let settings = self.spool.process().settings();
-            let stacks = std::mem::replace(&mut self.stacks, no_stacks(&settings));
-            self.pass = Pass::UnderWay(Box::new(Replay::new(&self.spool, &settings, self.span, stacks)?));
+        if matches!(self.pass, Pass::Before | Pass::After(_)) {
+            self.begin()?;
         }
-        let Pass::UnderWay(replay) = &mut self.pass else { return Ok(Status::Over) };
+        let replay = match &mut self.pass {
+            Pass::Labels(_) => return self.look_for_labels(),
+            Pass::UnderWay(replay) => replay,
+            Pass::Before | Pass::After(_) => return Ok(Status::Over),
+        };
         let status = replay.step(&mut Fan(sinks));
         if !matches!(status, Ok(Status::More)) {
             let outcome = replay.outcome();
@@ -128,7 +165,7 @@ impl TraceSource for Process {
 
     fn outcome(&mut self) -> Outcome {
         match &mut self.pass {
-            Pass::Before => Outcome::default(),
+            Pass::Before | Pass::Labels(_) => Outcome::default(),
             Pass::UnderWay(replay) => replay.outcome(),
             Pass::After(outcome) => std::mem::take(outcome),
         }
@@ -141,13 +178,15 @@ impl TraceSource for Process {
     fn progress(&self) -> f64 {
         match &self.pass {
             Pass::Before => 0.0,
+            Pass::Labels(replay) => replay.progress() * Self::FOR_LABELS,
+            Pass::UnderWay(replay) if self.is_first => Self::FOR_LABELS + replay.progress() * (1.0 - Self::FOR_LABELS),
             Pass::UnderWay(replay) => replay.progress(),
             Pass::After(_) => 1.0,
         }
     }
 
     fn rewind(&mut self) {
-        if let Pass::UnderWay(replay) = std::mem::replace(&mut self.pass, Pass::Before) {
+        if let Pass::UnderWay(replay) | Pass::Labels(replay) = std::mem::replace(&mut self.pass, Pass::Before) {
             self.stacks = replay.stacks;
         }
     }

@@ -1,6 +1,10 @@
 //! Memory that was refused: what is told at such a moment besides the refusal itself.
 use crate::books::Books;
-use crate::{Block, BlockId, Device, Moment, NoteKind, OutOfMemory, RefusalList, SnapshotMemory, State, state};
+use crate::outcome::lowest_pool;
+use crate::{
+    Block, BlockId, Device, Moment, NoteKind, Origin, OutOfMemory, Pool, RefusalList, RefusedCall, SnapshotMemory,
+    State, state,
+};
 use memscope_format::settings::{RecordSettings, analysis};
 use std::cmp::Reverse;
 
@@ -24,7 +28,16 @@ pub(crate) struct Refusals {
     /// Of which device and state of the books the last lists are: again the same is no news.
     last_lists: Option<(Device, u64)>,
     /// Who has not been given memory since.
-    unanswered: Vec<(u32, Device)>,
+    unanswered: Vec<Unanswered>,
+}
+
+/// A thread that waits for memory of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Unanswered {
+    thread: u32,
+    device: Device,
+    /// Storages of tensors are waited for, and no other memory of the host: to say that there is none, torch allocates a lot of that.
+    is_for_storages: bool,
 }
 
 impl Refusals {
@@ -48,7 +61,11 @@ impl Refusals {
         if self.kept.len() < KEPT_REFUSALS {
             self.kept.push(refusal);
         }
-        let who = (refusal.thread, refusal.device);
+        let pool = match refusal.call {
+            RefusedCall::Pool(pool) => pool,
+            _ => lowest_pool(refusal.device),
+        };
+        let who = Unanswered::new(refusal.thread, refusal.device, pool);
         if !self.unanswered.contains(&who) {
             self.unanswered.push(who);
         }
@@ -61,17 +78,19 @@ impl Refusals {
     }
 
     /// Whether the thread was refused memory of the device and is given some now.
-    pub(crate) fn answer(&mut self, thread: u32, device: Device) -> bool {
-        let place = self.unanswered.iter().position(|who| *who == (thread, device));
+    pub(crate) fn answer(&mut self, thread: u32, device: Device, pool: Pool) -> bool {
+        let given = Unanswered::new(thread, device, pool);
+        let place = self.unanswered.iter().position(|who| *who == given);
         place.map(|place| self.unanswered.swap_remove(place)).is_some()
     }
 
     /// At the end: those who were given nothing any more.
     pub(crate) fn take_unanswered(&mut self) -> Vec<(u32, Device)> {
-        std::mem::take(&mut self.unanswered)
+        std::mem::take(&mut self.unanswered).into_iter().map(|who| (who.thread, who.device)).collect()
     }
 
-    /// The newest and the largest blocks of the device, if they are asked for: newest and largest first.
+    /// The newest and the largest blocks of the device, if they are asked for: newest and largest first. Of memory that is a storage of
+    /// a tensor, the storage.
     pub(crate) fn lists(&mut self, device: Device, books: &Books) -> Vec<(RefusalList, Block)> {
         let state = (device, books.counts.mallocs + books.counts.frees);
         let Some(count) = self.listed.filter(|_| self.lists_left > 0 && self.last_lists != Some(state)) else {
@@ -81,7 +100,8 @@ impl Refusals {
         self.last_lists = Some(state);
         let (mut newest, mut largest) = (Vec::new(), Vec::new());
         state::Books::for_each_live(&books.view(), &mut |block| {
-            if block.device == device {
+            let carries_storage = block.origin == Origin::Heap && books.devices.has_storage_at(block.address);
+            if block.device == device && !carries_storage {
                 for (blocks, rank) in [(&mut newest, by_age as Rank), (&mut largest, by_size as Rank)] {
                     blocks.push(*block);
                     if blocks.len() >= 2 * count + 64 {
@@ -95,6 +115,12 @@ impl Refusals {
         let tagged = |list| move |block| (list, block);
         let newest = newest.into_iter().map(tagged(RefusalList::Newest));
         newest.chain(largest.into_iter().map(tagged(RefusalList::Largest))).collect()
+    }
+}
+
+impl Unanswered {
+    fn new(thread: u32, device: Device, pool: Pool) -> Unanswered {
+        Unanswered { thread, device, is_for_storages: device == Device::Cpu && pool == Pool::PtaCaching }
     }
 }
 

@@ -2,15 +2,17 @@
 mod atb;
 mod aten;
 mod kernels;
+mod labels;
 mod refused;
 
 use self::kernels::{LogTotals, LogTurn};
-use crate::books::{Books, BooksView, Counts};
+use crate::books::{Books, BooksView, Counts, Handover};
 use crate::device_books::{Allocation, DeviceBooks, Emit};
 use crate::device_numbers::DeviceNumbers;
 use crate::facts::{Damage, Problem, Stopped};
 use crate::host_books::HostBooks;
 use crate::kernel_books::{KernelBooks, TaskId};
+use crate::labels::{Labels, LateOwners, Windows};
 use crate::lane::Lane;
 use crate::operators::{OpenAtbOperator, OpenAtenOperator, OpenOperators};
 use crate::ranges::{OpenRanges, ThreadDevices};
@@ -19,12 +21,13 @@ use crate::selection::Gate;
 use crate::task_log::{TaskLogReader, is_of_task_log};
 use crate::trace::{Status, TraceSink};
 use crate::{
-    BlockEvent, BlockId, Device, HostAddr, ModelError, Moment, Names, NoteEvent, NoteKind, Outcome, Owners,
-    RefusedCall, Selection, StackId, Stacks, State, Steps, TimestampNs, TraceEvent, state,
+    Action, BlockEvent, BlockId, Device, DeviceRoom, HostAddr, ModelError, Moment, Names, NoteEvent, NoteKind, Origin,
+    Outcome, OwnerId, Owners, Pool, RefusedCall, Selection, SnapshotMemory, StackId, Stacks, State, Steps, TimestampNs,
+    TraceEvent, state,
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
 use memscope_format::layout::StopReason;
-use memscope_format::record::{LogicalDevice, Space, SystemKind};
+use memscope_format::record::{LogicalDevice, Phase, Space, SystemKind};
 use memscope_format::settings::RecordSettings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -72,6 +75,7 @@ struct Delivery {
     gate: Gate,
     steps: Steps,
     owners: Owners,
+    labels: Labels,
     events: u64,
     chosen_events: u64,
     notes: u64,
@@ -91,6 +95,12 @@ impl Delivery {
     ) -> ControlFlow<()> {
         if !self.gate.devices.contains(event.block.device) {
             return ControlFlow::Continue(());
+        }
+        if self.labels.collects() {
+            match event.action {
+                Action::Malloc => self.labels.allocated(event.block.id),
+                Action::Free => self.labels.freed(event.block.id),
+            }
         }
         event.selection = self.gate.select(event);
         self.events += 1;
@@ -132,6 +142,8 @@ struct Pending {
     event: Event,
     /// The event contradicts the books, or a name is missing, and what could be done about it was.
     settled: bool,
+    /// The labels open in its thread.
+    windows: Windows,
 }
 
 /// What a lane has before its first event is read; never booked.
@@ -139,12 +151,15 @@ const NO_EVENT: Event =
     Event { ticks: 0, thread: 0, stack: StackRef::NONE, kind: EventKind::HostFree { address: HostAddr(0) } };
 
 impl Replay {
+    /// `late`: what a pass before has found of labels of blocks; `None`: this is that pass.
     pub(crate) fn new(
         spool: &Arc<Spool>,
         settings: &RecordSettings<'_>,
         span: Option<NonZeroU32>,
         stacks: Stacks,
+        late: Option<&Arc<LateOwners>>,
     ) -> Result<Replay, ModelError> {
+        let counts = Counts { late: late.cloned().unwrap_or_default(), ..Counts::default() };
         let mut replay = Replay {
             timeline: spool.timeline(),
             stretch: Stretch::default(),
@@ -154,11 +169,12 @@ impl Replay {
             lanes: Vec::new(),
             logs: Vec::new(),
             order: BinaryHeap::new(),
-            books: Books::default(),
+            books: Books { counts, ..Books::default() },
             delivery: Delivery {
                 gate: Gate::new(settings, span, spool)?,
                 steps: Steps::default(),
-                owners: Owners::default(),
+                owners: late.map_or_else(Owners::default, |late| late.words.clone()),
+                labels: Labels::new(late.is_none()),
                 events: 0,
                 chosen_events: 0,
                 notes: 0,
@@ -188,7 +204,12 @@ impl Replay {
     fn open_lanes(&mut self) -> Result<(), ModelError> {
         let numbers: Vec<u32> = self.spool.lanes().collect();
         for number in numbers {
-            let mut pending = Box::new(Pending { lane: Lane::new(number), event: NO_EVENT, settled: false });
+            let mut pending = Box::new(Pending {
+                lane: Lane::new(number),
+                event: NO_EVENT,
+                settled: false,
+                windows: Windows::default(),
+            });
             if !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else if is_of_task_log(pending.event.kind) {
@@ -308,7 +329,7 @@ impl Replay {
     ) -> Result<Turn, ModelError> {
         loop {
             let Event { ticks, thread, stack, kind } = pending.event;
-            if !pending.settled && limit.0 != u64::MAX && self.books.host.contradiction(kind).is_some() {
+            if !pending.settled && limit.0 != u64::MAX && self.books.contradicted_by(kind).is_some() {
                 return Ok(Turn::Contradiction);
             }
             if kind == EventKind::KernelLaunch
@@ -324,10 +345,11 @@ impl Replay {
             });
             let time = self.timeline.time_near(ticks, &mut self.stretch);
             let now = self.moment(time, thread, stack);
+            self.delivery.labels.current = pending.windows.of(thread);
             let more = if is_of_host(kind) {
                 if self.refusals.is_unanswered()
                     && matches!(kind, EventKind::HostAlloc { .. } | EventKind::HostMap { .. })
-                    && self.snapshot_after_refusal(now, Device::Cpu, sink).is_break()
+                    && self.snapshot_after_refusal(now, (Device::Cpu, Pool::Host), sink).is_break()
                 {
                     return Ok(Turn::Interrupted);
                 }
@@ -360,6 +382,7 @@ impl Replay {
     fn enter_host(&mut self, now: Moment, kind: EventKind, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         let Replay { books, delivery, stacks, names, .. } = self;
         let Books { host, devices, counts } = books;
+        host.owner = delivery.labels.owner_now(OwnerId::NONE, &mut delivery.owners);
         host.enter(now, kind, counts, &mut |event: &mut BlockEvent, host: &HostBooks| {
             delivery.memory(event, BooksView { host, devices }, (stacks, names), &mut *sink)
         })
@@ -385,14 +408,15 @@ impl Replay {
     /// it waits for the other's memory.
     #[cold]
     fn settle(&mut self, event: Event, index: usize, sink: &mut dyn TraceSink) -> Result<ControlFlow<()>, ModelError> {
-        let Some((address, frees)) = self.books.host.contradiction(event.kind) else {
+        let Some(contradiction) = self.books.contradicted_by(event.kind) else {
             return Ok(ControlFlow::Continue(()));
         };
+        let missing = Handover { is_free: !contradiction.is_free, ..contradiction };
         let time = self.timeline.time(event.ticks);
         // A free that another thread's, dated too early, has anticipated: then this lane's own next allocation of the
         // address is the block it freed.
         let anticipated =
-            !frees && self.books.host.was_freed_by_another(address, event.thread, time.earlier_by(SOON_NS));
+            !missing.is_free && self.books.was_freed_by_another(missing, event.thread, time.earlier_by(SOON_NS));
         for other in 0..self.lanes.len() {
             if other == index && !anticipated {
                 continue;
@@ -403,46 +427,47 @@ impl Replay {
                 break;
             };
             self.searches = left;
-            let Some((missing, was_next)) = self.take_missing(&mut pending, address, frees, time)? else {
+            let Some((found, was_next)) = self.take_missing(&mut pending, missing, time)? else {
                 self.lanes[other] = Some(pending);
                 continue;
             };
             // Threads that hand over all the time are no reason to give up.
             self.searches = self.searches.saturating_add(other as u32 + 1);
-            let stack = pending.lane.stack(missing.stack, &mut self.stacks).unwrap_or_else(|rest| rest);
-            let now = self.moment(time, missing.thread, stack);
+            let stack = pending.lane.stack(found.stack, &mut self.stacks).unwrap_or_else(|rest| rest);
+            let now = self.moment(time, found.thread, stack);
+            self.delivery.labels.current = pending.windows.of(found.thread);
             if was_next && !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else {
                 self.lanes[other] = Some(pending);
             }
             self.recorded += 1;
-            return Ok(self.enter_host(now, missing.kind, sink));
+            return Ok(match is_of_host(found.kind) {
+                true => self.enter_host(now, found.kind, sink),
+                false => self.enter_block(now, found.kind, sink),
+            });
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The first event of the lane about `address`, if it is the kind that is missing and comes soon after `time`, and
-    /// whether it is the one at hand; one further ahead is taken out of the lane.
+    /// The first event of the lane about the address, if it is what is missing and comes soon after `time`, and whether it is the one
+    /// at hand; one further ahead is taken out of the lane.
     fn take_missing(
         &mut self,
         pending: &mut Pending,
-        address: HostAddr,
-        frees: bool,
+        missing: Handover,
         time: TimestampNs,
     ) -> Result<Option<(Event, bool)>, SpoolError> {
         const MOST_EVENTS: usize = 4096;
         let mut event = pending.event;
         for index in 0..MOST_EVENTS {
-            if !is_of_host(event.kind) || self.timeline.time(event.ticks) > time.later_by(SOON_NS) {
+            let handover = Handover::of(event.kind);
+            if !(is_of_host(event.kind) || handover.is_some())
+                || self.timeline.time(event.ticks) > time.later_by(SOON_NS)
+            {
                 break;
             }
-            let is_free = match event.kind {
-                EventKind::HostAlloc { address: of, .. } if of == address => Some(false),
-                EventKind::HostFree { address: of } if of == address => Some(true),
-                _ => None,
-            };
-            if is_free == Some(frees) {
+            if handover == Some(missing) {
                 let ahead = index.checked_sub(1);
                 if let Some(ahead) = ahead {
                     pending.lane.take(ahead);
@@ -450,7 +475,8 @@ impl Replay {
                 return Ok(Some((event, ahead.is_none())));
             }
             // In the lane of the contradiction the first such event is the contradiction itself.
-            if is_free.is_some() && !(index == 0 && pending.settled) {
+            let is_about_it = handover.is_some_and(|of| (of.of, of.address) == (missing.of, missing.address));
+            if is_about_it && !(index == 0 && pending.settled) {
                 break;
             }
             match pending.lane.peek(index, &self.spool, &mut self.stacks)? {
@@ -499,6 +525,9 @@ impl Replay {
                 ControlFlow::Break(()) => ControlFlow::Break(()),
             });
         }
+        if self.label(kind, now.thread, pending) {
+            return Ok(ControlFlow::Continue(self.advance(pending)?));
+        }
         if !waits_for_total(kind) {
             return Ok(match self.enter_rare(now, kind, &pending.lane, sink) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
@@ -514,19 +543,29 @@ impl Replay {
         Ok(self.enter_rare(now, kind, &pending.lane, sink).map_continue(|()| more))
     }
 
-    /// Everything that is not about host memory.
-    fn enter_rare(&mut self, now: Moment, kind: EventKind, lane: &Lane, sink: &mut dyn TraceSink) -> ControlFlow<()> {
-        let Replay { books, device_numbers, .. } = self;
+    /// A block of a device or a pool begins or ends.
+    fn enter_block(&mut self, now: Moment, kind: EventKind, sink: &mut dyn TraceSink) -> ControlFlow<()> {
         match kind {
             EventKind::DeviceAlloc { space, device, address, size, attributes } => {
-                let device = device_numbers.device(space, device);
-                self.snapshot_after_refusal(now, device, sink)?;
-                let allocation = Allocation { space, device, address, size, attributes };
+                let device = self.device_numbers.device(space, device);
+                self.snapshot_after_refusal(now, (device, Pool::of(space, device)), sink)?;
+                let base = OwnerId::of(Pool::of(space, device), Origin::of(space, attributes));
+                let owner = self.delivery.labels.owner_now(base, &mut self.delivery.owners);
+                let allocation = Allocation { space, device, address, size, attributes, owner };
                 self.enter_device(sink, |devices, counts, emit| devices.alloc(now, allocation, counts, emit))
             }
             EventKind::DeviceFree { space, address } => {
                 self.enter_device(sink, |devices, counts, emit| devices.free(now, space, address, counts, emit))
             }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Everything that is not about host memory.
+    fn enter_rare(&mut self, now: Moment, kind: EventKind, lane: &Lane, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+        let Replay { books, device_numbers, .. } = self;
+        match kind {
+            EventKind::DeviceAlloc { .. } | EventKind::DeviceFree { .. } => self.enter_block(now, kind, sink),
             EventKind::PoolTotal { space, device, total } => {
                 let device = device_numbers.device(space, device);
                 books.devices.reserve(space, device, total, &mut books.counts);
@@ -541,10 +580,7 @@ impl Replay {
             }
             EventKind::System { kind, value } => self.enter_system(now, kind, value, sink),
             EventKind::Snapshot { device, .. } => {
-                let device = match device {
-                    LogicalDevice::UNKNOWN => self.thread_devices.of(now.thread),
-                    device => device_numbers.seen_by_program(device),
-                };
+                let device = self.snapshot_device(device, now.thread);
                 self.snapshot(now, device, lane.text(), sink)
             }
             EventKind::Mark { .. } => self.mark(now, NoteKind::Mark(lane.text()), sink),
@@ -597,6 +633,18 @@ impl Replay {
             | EventKind::Access { .. } => self.enter_atb(now, kind, lane, sink),
             EventKind::AtenOperatorStart { .. } | EventKind::AtenOperatorEnd { .. } | EventKind::AtenAccess { .. } => {
                 self.enter_aten(now, kind, lane, sink)
+            }
+            EventKind::FunctionStart { name } => self.function(now, Phase::Start, lane.label_name(name), sink),
+            EventKind::FunctionEnd { name } => self.function(now, Phase::End, lane.label_name(name), sink),
+            EventKind::ToldSnapshot { device, reserved, max_reserved, allocated, max_allocated, free, total } => {
+                let device = self.snapshot_device(device, now.thread);
+                let of_device = Some(DeviceRoom { free: free.min(total), total });
+                let memory = SnapshotMemory { reserved, max_reserved, allocated, max_allocated, of_device };
+                self.told_snapshot(now, device, lane.text(), memory, sink)
+            }
+            // Booked before, with the lane they belong to.
+            EventKind::LabelStart { .. } | EventKind::LabelEnd { .. } | EventKind::LabelBlock { .. } => {
+                ControlFlow::Continue(())
             }
         }
     }
@@ -670,7 +718,7 @@ impl Replay {
     /// What all events so far come to.
     pub(crate) fn outcome(&self) -> Outcome {
         let Replay { books, delivery, spool, .. } = self;
-        let (counts, devices) = (books.counts, delivery.gate.devices);
+        let (counts, devices) = (&books.counts, delivery.gate.devices);
         let mut outcome = Outcome {
             events: delivery.events,
             chosen_events: delivery.chosen_events,

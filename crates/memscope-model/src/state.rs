@@ -1,5 +1,5 @@
 //! What is known at a moment of a trace.
-use crate::{AccessedBlock, Block, DevAddr, Device, Names, Owners, Pool, PoolUsage, Stacks, Steps};
+use crate::{AccessedBlock, Block, DevAddr, Device, HostAddr, Names, Owners, Pool, PoolUsage, Stacks, Steps};
 use std::cmp::Reverse;
 
 /// Everything a sink may ask besides the event itself.
@@ -20,6 +20,7 @@ pub(crate) trait Books {
     fn pools(&self) -> Vec<PoolUsage>;
     fn pool(&self, device: Device, pool: Pool) -> Option<PoolUsage>;
     fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock>;
+    fn of_heap_at(&self, address: HostAddr) -> Option<Block>;
 }
 
 impl State<'_> {
@@ -63,6 +64,15 @@ impl State<'_> {
     /// The smallest live block of `device` (any, if that is unknown) around `address`.
     pub fn around(&self, device: Device, address: DevAddr) -> Option<AccessedBlock> {
         self.books.around(device, address)
+    }
+
+    /// The live block of the heap that a storage of the host lies in: the same memory, which must not be counted twice. A torch with
+    /// an allocator of its own has none.
+    pub fn beneath(&self, block: &Block) -> Option<Block> {
+        if block.device != Device::Cpu || block.pool != Pool::PtaCaching {
+            return None;
+        }
+        self.books.of_heap_at(HostAddr(block.address))
     }
 }
 

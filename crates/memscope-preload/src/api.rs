@@ -1,10 +1,12 @@
 //! The C table, filled.
 use crate::deliberate_lock;
+use crate::torch;
 use core::ffi::{CStr, c_char};
-use memscope_hook::{API_VERSION, Api, host_call};
+use memscope_hook::{API_VERSION, Api, ToldMemory, host_call, label_level};
 use memscope_recorder::device::LogicalDevice;
+use memscope_recorder::labels::{self, LabelLevel};
 use memscope_recorder::slot::{self, Guard};
-use memscope_recorder::{Beginning, HostCall, Protection, control};
+use memscope_recorder::{Beginning, Extended, HostCall, Protection, control};
 
 static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     size: size_of::<Api>() as u32,
@@ -30,6 +32,12 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     mark,
     range_start,
     range_end,
+    label_start,
+    label_end,
+    label_block,
+    function_start,
+    function_end,
+    told_snapshot,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
@@ -104,6 +112,11 @@ const _: () = {
         host_call::ALIGNED_ALLOC == HostCall::AlignedAlloc as u8 && host_call::MEMALIGN == HostCall::Memalign as u8
     );
     assert!(host_call::VALLOC == HostCall::Valloc as u8 && host_call::PVALLOC == HostCall::Pvalloc as u8);
+    assert!(
+        label_level::FRAMEWORK == LabelLevel::Framework as u8 && label_level::COMPONENT == LabelLevel::Component as u8
+    );
+    assert!(label_level::PROCESS == LabelLevel::Process as u8 && label_level::DETAIL_1 == LabelLevel::Detail1 as u8);
+    assert!(label_level::DETAIL_2 == LabelLevel::Detail2 as u8 && label_level::USER == LabelLevel::User as u8);
     assert!(host_call::MMAP == HostCall::Mmap as u8 && host_call::MREMAP == HostCall::Mremap as u8);
 };
 
@@ -129,10 +142,12 @@ unsafe extern "C" fn host_remapped(
 
 extern "C" fn start() {
     control::start();
+    torch::tracing_changed();
 }
 
 extern "C" fn stop() {
     control::stop();
+    torch::tracing_changed();
 }
 
 extern "C" fn step() {
@@ -172,6 +187,54 @@ unsafe extern "C" fn range_start(text: *const u8, length: usize) -> u64 {
 
 extern "C" fn range_end(id: u64) {
     control::range_end(id);
+}
+
+unsafe extern "C" fn label_start(level: u8, text: *const u8, length: usize) {
+    if let Some(level) = LabelLevel::from_code(level) {
+        // SAFETY: as above, here and below.
+        labels::start(level, unsafe { cut(text, length) });
+    }
+}
+
+unsafe extern "C" fn label_end(level: u8, text: *const u8, length: usize) {
+    if let Some(level) = LabelLevel::from_code(level) {
+        // SAFETY: as above.
+        labels::end(level, unsafe { cut(text, length) });
+    }
+}
+
+unsafe extern "C" fn label_block(address: usize, level: u8, text: *const u8, length: usize) {
+    if let Some(level) = LabelLevel::from_code(level) {
+        // SAFETY: as above.
+        labels::block(address, level, unsafe { cut(text, length) });
+    }
+}
+
+unsafe extern "C" fn function_start(text: *const u8, length: usize) {
+    // SAFETY: as above.
+    labels::function_start(unsafe { cut(text, length) });
+}
+
+unsafe extern "C" fn function_end(text: *const u8, length: usize) {
+    // SAFETY: as above.
+    labels::function_end(unsafe { cut(text, length) });
+}
+
+unsafe extern "C" fn told_snapshot(name: *const u8, length: usize, device: i32, memory: *const ToldMemory) {
+    // SAFETY: as above, and a table of numbers.
+    let (name, Some(memory)) = (unsafe { cut(name, length) }, unsafe { memory.as_ref() }) else { return };
+    let ToldMemory { reserved, max_reserved, allocated, max_allocated, free, total } = *memory;
+    let device = u32::try_from(device).map_or(LogicalDevice::UNKNOWN, LogicalDevice);
+    control::told_snapshot(&Extended::ToldSnapshot {
+        device,
+        reserved,
+        max_reserved,
+        allocated,
+        max_allocated,
+        free,
+        total,
+        name,
+    });
 }
 
 unsafe extern "C" fn snapshot(name: *const c_char, device: i32) {

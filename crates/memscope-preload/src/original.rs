@@ -54,6 +54,9 @@ pub(crate) const PROFILING: Library = Library::named(c"libprofapi.so");
 pub(crate) const ACL: Library = Library::named(c"libascendcl.so");
 pub(crate) const ACL_IMPLEMENTATION: Library = Library::named(c"libascendcl_impl.so").or(c"libacl_rt_impl.so");
 pub(crate) const ATB: Library = Library::named(c"libatb.so");
+/// The lowest of torch's libraries.
+pub(crate) const C10: Library = Library::named(c"libc10.so");
+pub(crate) const TORCH: Library = Library::named(c"libtorch_cpu.so");
 pub(crate) const CXX: Library = Library::named(c"libstdc++.so.6");
 
 /// What libc says of a failure.

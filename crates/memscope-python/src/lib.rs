@@ -1,6 +1,7 @@
 //! `msmemscope._native`: what the Python package cannot do in Python.
 //!
 //! * [`settings`]: the words of `config()`, by the command line's own grammar.
+//! * [`labels`]: what the program calls its memory and its code.
 //! * [`libraries`]: brings the recording libraries into the running process.
 //! * [`table`]: talks to the recorder through its C table, which is found by `dlsym` and never linked.
 //! * [`side_keeper`]: the process beside this one that exports and reports, and the wait for it at the end.
@@ -10,6 +11,7 @@
 //!
 //! Nothing here is the user's: `python/msmemscope` is.
 
+mod labels;
 mod libraries;
 mod own;
 mod reading;
@@ -44,6 +46,8 @@ mod _native {
     #[pymodule_export]
     use super::MemScopeError;
     #[pymodule_export]
+    use super::labels::{function_end, function_start, label_block, label_end, label_start, snapshot};
+    #[pymodule_export]
     use super::own::{own_directory, spans};
     #[pymodule_export]
     use super::reading::analyses::{AnalysisWishes, analyses, analyze, check_inefficient, compare};
@@ -54,7 +58,7 @@ mod _native {
     #[pymodule_export]
     use super::reading::recording::Recording;
     #[pymodule_export]
-    use super::recording::{mark, range_end, range_start, start, step, stop, wait};
+    use super::recording::{announce, mark, range_end, range_start, start, step, stop, wait};
     #[pymodule_export]
     use super::settings::Settings;
 }

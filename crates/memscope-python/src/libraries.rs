@@ -1,7 +1,9 @@
 //! The recording libraries, brought into the running process: what `LD_PRELOAD` does for one that is being started.
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use memscope_hook::Attachment;
 use memscope_session::libraries::AttachedLibraries;
@@ -9,10 +11,13 @@ use memscope_session::libraries::AttachedLibraries;
 /// Loaded for ever, for whoever comes later.
 const FOR_ALL: c_int = libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NODELETE;
 
-/// Loads what is missing and makes the process use it. `recorder_is_there`: it was preloaded.
-pub(crate) fn attach(libraries: &AttachedLibraries, recorder_is_there: bool) -> Result<Attachment, String> {
-    for path in libraries.recorders.paths().iter().skip(usize::from(recorder_is_there)) {
-        load(path, FOR_ALL)?;
+/// Loads what is missing and makes the process use it. `None`: nothing was missing, all of it was preloaded.
+pub(crate) fn attach(libraries: &AttachedLibraries) -> Result<Option<Attachment>, String> {
+    for path in libraries.recorders.paths() {
+        load_for_all(path)?;
+    }
+    if !IS_LATE.load(Relaxed) {
+        return Ok(None);
     }
     let first = attach_once(&libraries.attach)?;
     // A library that is loaded now shows to what those are bound that are loaded from now on.
@@ -22,7 +27,48 @@ pub(crate) fn attach(libraries: &AttachedLibraries, recorder_is_there: bool) -> 
     // SAFETY: the handle is from `load`; nothing of the library was ever called.
     unsafe { libc::dlclose(probe) };
     let second = second?;
-    Ok(Attachment { replaced: first.replaced + second.replaced, refused: first.refused.max(second.refused), ..second })
+    Ok(Some(Attachment {
+        replaced: first.replaced + second.replaced,
+        refused: first.refused.max(second.refused),
+        ..second
+    }))
+}
+
+/// Whether one of them came when the program ran already.
+static IS_LATE: AtomicBool = AtomicBool::new(false);
+
+/// Unless one of this name is there already: preloaded, whichever file that was.
+fn load_for_all(path: &Path) -> Result<(), String> {
+    if !path.file_name().is_some_and(is_loaded) {
+        load(path, FOR_ALL)?;
+        IS_LATE.store(true, Relaxed);
+    }
+    Ok(())
+}
+
+fn is_loaded(name: &OsStr) -> bool {
+    extern "C" fn is_named(object: *mut libc::dl_phdr_info, _: usize, name: *mut c_void) -> c_int {
+        // SAFETY: the loader's description of an object, whose name is a C string or null, and what was passed below.
+        let (path, name) = unsafe { ((*object).dlpi_name, *name.cast::<&OsStr>()) };
+        if path.is_null() {
+            return 0;
+        }
+        // SAFETY: as above.
+        let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+        c_int::from(path.file_name() == Some(name))
+    }
+    let mut name = name;
+    // SAFETY: the function reads what it is given, and the name outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(is_named), (&raw mut name).cast()) != 0 }
+}
+
+/// Loads the recorder, where whoever comes later finds it, and names it where frameworks look for it.
+pub(crate) fn announce(libraries: &AttachedLibraries) -> Result<(), String> {
+    if let Some(recorder) = libraries.recorders.paths().first() {
+        load_for_all(recorder)?;
+    }
+    name_in_environment(libraries);
+    Ok(())
 }
 
 /// Its constructor does the work; it is not needed any longer when it has told the result.

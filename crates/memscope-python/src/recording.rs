@@ -2,7 +2,7 @@
 use std::path::{Path, PathBuf};
 
 use memscope_hook::{ALREADY_BEGUN, Api, Attachment, BEGUN};
-use memscope_session::libraries::Libraries;
+use memscope_session::libraries::{AttachedLibraries, Libraries};
 use memscope_session::record_config::{RecordConfig, new_run_id, utc_offset};
 use memscope_session::settings::{NpuSelection, Settings as RunSettings};
 use memscope_session::{environment, output_dir};
@@ -22,6 +22,21 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
     (api.start)();
     own::count_start();
     Ok(notes)
+}
+
+/// Lets frameworks that allocate from now on find the recorder, which records nothing yet. Says whether they could not before.
+#[pyfunction]
+pub(crate) fn announce(py: Python<'_>, package: PathBuf) -> bool {
+    if table::is_there() {
+        return false;
+    }
+    py.detach(|| {
+        // Libraries that are missing or cannot be loaded are what start() complains of.
+        if let Ok(found) = find_libraries(&package, false) {
+            let _ = libraries::announce(&found);
+        }
+    });
+    true
 }
 
 /// The end of a span: its files are written in the background. Says whether there is a recording.
@@ -99,11 +114,8 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
     }
     output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| error.to_string())?;
     output_dir::prepare(&settings.output_dir).map_err(|error| error.to_string())?;
-    let command = package.join("bin/msmemscope");
-    let chosen = std::env::var_os(environment::LIBRARY_DIR);
-    let found = Libraries::to_attach(chosen.as_deref(), &command, settings.devices.cpu);
-    let found = found.map_err(|error| error.to_string())?;
-    let attachment = libraries::attach(&found, table::find().is_some())?;
+    let found = find_libraries(package, settings.devices.cpu)?;
+    let attachment = libraries::attach(&found)?;
     let api = table::find().ok_or("the recording library was loaded and is not found")?;
     if settings.devices.npu != NpuSelection::None {
         libraries::name_in_environment(&found);
@@ -118,9 +130,9 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
             return Err(String::from(reason));
         }
     }
-    notes.extend(what_may_be_missing(&attachment, settings.devices.cpu));
+    notes.extend(attachment.and_then(|attachment| what_may_be_missing(&attachment, settings.devices.cpu)));
     let log = settings.output_dir.join(format!("{}_{}.log", settings.brand.name(), std::process::id()));
-    if let Err(error) = side_keeper::start(&command, settings.brand, &text, &log) {
+    if let Err(error) = side_keeper::start(&command_of(package), settings.brand, &text, &log) {
         notes.push(format!(
             "the process that writes the files cannot be started: {error}; write them afterwards with: {} export {}",
             settings.brand.name(),
@@ -128,6 +140,15 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
         ));
     }
     Ok(api)
+}
+
+fn command_of(package: &Path) -> PathBuf {
+    package.join("bin/msmemscope")
+}
+
+fn find_libraries(package: &Path, host: bool) -> Result<AttachedLibraries, String> {
+    let chosen = std::env::var_os(environment::LIBRARY_DIR);
+    Libraries::to_attach(chosen.as_deref(), &command_of(package), host).map_err(|error| error.to_string())
 }
 
 fn tell(api: &Api, text: &[u8]) -> u32 {

@@ -3,6 +3,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use memscope_session::brand::Brand;
+use memscope_session::environment;
+use memscope_session::record_config::DecodedConfig;
 use memscope_session::settings::pending::PENDING;
 use memscope_session::settings::values::{self, Events, Refused};
 use memscope_session::settings::{
@@ -46,6 +48,13 @@ impl Settings {
     #[getter]
     fn npu(&self) -> bool {
         self.settings.devices.npu != session::NpuSelection::None
+    }
+
+    /// Whether memory is to be decomposed; under the command, whether its options say so.
+    #[getter]
+    fn decompose(&self) -> bool {
+        let told = std::env::var_os(environment::RECORD).and_then(|text| DecodedConfig::decode(&text));
+        told.map_or(self.settings.analysis, |told| told.settings.analysis).decompose
     }
 }
 

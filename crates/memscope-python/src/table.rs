@@ -30,8 +30,13 @@ pub(crate) fn find() -> Option<&'static Api> {
     }
 }
 
-/// Whether there is a recording library that [`find`] cannot talk to.
-pub(crate) fn is_of_another_version() -> bool {
+/// Whether there is a recording library, of whatever version.
+pub(crate) fn is_there() -> bool {
     // SAFETY: a name in the global scope.
-    find().is_none() && !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"msmemscope_api".as_ptr()) }.is_null()
+    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"msmemscope_api".as_ptr()) }.is_null()
+}
+
+/// Whether there is one that [`find`] cannot talk to.
+pub(crate) fn is_of_another_version() -> bool {
+    find().is_none() && is_there()
 }

@@ -36,25 +36,38 @@ pub struct Wanted {
     pub accesses: bool,
     /// Those of kernels too: level `kernel`.
     pub kernel_accesses: bool,
+    /// Operators of torch, of whichever devices were asked for: level `op` and event `launch`.
+    pub aten_operators: bool,
+    /// What they are given: level `op` and event `access`.
+    pub aten_accesses: bool,
 }
 
 impl Wanted {
-    pub(crate) const NOTHING: Wanted =
-        Wanted { operators: false, kernels: false, accesses: false, kernel_accesses: false };
+    pub(crate) const NOTHING: Wanted = Wanted {
+        operators: false,
+        kernels: false,
+        accesses: false,
+        kernel_accesses: false,
+        aten_operators: false,
+        aten_accesses: false,
+    };
 
     fn of(settings: &RecordSettings<'_>) -> Wanted {
-        // Launches and accesses are those of NPUs; a mask without any asks for none.
-        if settings.npus == Some(Mask::NONE) {
-            return Wanted::NOTHING;
-        }
         let (levels, events) = (settings.level.unwrap_or(0), settings.events.unwrap_or(0));
         let (launch, accesses) = (events & event::LAUNCH != 0, events & event::ACCESS != 0);
-        let kernel = levels & level::KERNEL != 0;
+        let (operator, kernel) = (levels & level::OPERATOR != 0, levels & level::KERNEL != 0);
+        let aten =
+            Wanted { aten_operators: launch && operator, aten_accesses: accesses && operator, ..Wanted::NOTHING };
+        // All others are of NPUs; a mask without any asks for none.
+        if settings.npus == Some(Mask::NONE) {
+            return aten;
+        }
         Wanted {
-            operators: launch && levels & level::OPERATOR != 0,
+            operators: launch && operator,
             kernels: launch && kernel,
             accesses,
             kernel_accesses: accesses && kernel,
+            ..aten
         }
     }
 }
@@ -200,13 +213,15 @@ mod tests {
     #[test]
     fn launches_need_their_level_and_the_event() {
         let wanted = |settings: &str| Config::parse(format!("v=1;{settings};dir=/a").as_bytes()).unwrap().wanted;
-        let operators = Wanted { operators: true, ..Wanted::NOTHING };
+        let aten = |aten_operators, aten_accesses| Wanted { aten_operators, aten_accesses, ..Wanted::NOTHING };
+        let operators = Wanted { operators: true, ..aten(true, false) };
         assert_eq!(wanted("level=1;events=7"), operators);
-        let all = Wanted { operators: true, kernels: true, accesses: true, kernel_accesses: true };
+        let all = Wanted { operators: true, kernels: true, accesses: true, kernel_accesses: true, ..aten(true, true) };
         assert_eq!(wanted("level=3;events=15"), all);
         assert_eq!(wanted("level=3;events=3"), Wanted::NOTHING);
-        assert_eq!(wanted("level=1;events=15"), Wanted { accesses: true, ..operators });
-        assert_eq!(wanted("npu=0;level=3;events=15"), Wanted::NOTHING);
+        assert_eq!(wanted("level=1;events=15"), Wanted { accesses: true, aten_accesses: true, ..operators });
+        assert_eq!(wanted("level=2;events=8"), Wanted { accesses: true, kernel_accesses: true, ..Wanted::NOTHING });
+        assert_eq!(wanted("npu=0;level=3;events=15"), aten(true, true));
         assert_eq!(wanted("npu=1;level=3;events=15"), all);
     }
 

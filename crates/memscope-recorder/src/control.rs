@@ -69,6 +69,15 @@ pub fn snapshot(device: Option<LogicalDevice>, name: &[u8]) {
     }
 }
 
+/// Notes what a framework says of a device's memory.
+pub fn told_snapshot(snapshot: &Extended<'_>) {
+    let mark = slot::MARK_WORD;
+    if let Some(guard) = Guard::enter_at(&mark) {
+        device::note_visible_devices(&guard);
+        event(&guard, snapshot);
+    }
+}
+
 fn record(what: &Extended<'_>) {
     let mark = slot::MARK_WORD;
     if let Some(guard) = Guard::enter_at(&mark) {

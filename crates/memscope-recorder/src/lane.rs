@@ -4,12 +4,15 @@
 //! register); instead a new thread looks for a lane whose thread is gone and takes it over, with its window, its
 //! stack memory and its numbers. So a program that starts a million threads has as many lanes as it had threads at once.
 use crate::atb::LastPath;
+use crate::aten::DefinedNames;
 use crate::clock;
 use crate::config::{Config, Wanted};
 use crate::control;
+use crate::labels::LabelNames;
 use crate::process::{self, MAX_LANES, Process};
 use crate::slot::{self, Guard, Progress, Slot};
 use crate::stacks::StackCapture;
+use crate::storage;
 use crate::writer::Writer;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -32,6 +35,15 @@ pub(crate) struct Entry<'g> {
 }
 
 impl Entry<'_> {
+    /// No stack pointer.
+    pub(crate) const PYTHON_ONLY: usize = 1;
+
+    /// Whether there is a place where the C stack begins.
+    #[inline(always)]
+    pub(crate) fn has_c_stack(self) -> bool {
+        self.stack_pointer != Entry::PYTHON_ONLY
+    }
+
     #[inline(always)]
     fn wants_stack(self) -> bool {
         self.stack_pointer != 0
@@ -42,18 +54,21 @@ impl Entry<'_> {
 #[repr(C)]
 pub(crate) struct Lane {
     pub(crate) writer: Writer,
-    /// Null where neither stacks nor paths are asked for.
+    /// Null where neither stacks, paths nor names are asked for.
     tables: *mut Tables,
+    /// Null until the lane's first label.
+    pub(crate) labels: *mut LabelNames,
     wants_stacks: bool,
     owner: AtomicU32,
 }
 
-/// What a lane remembers of stacks and paths, in memory of its own. Zeroes are empty tables.
+/// What a lane remembers of stacks, paths and names, in memory of its own. Zeroes are empty tables.
 #[repr(C)]
 struct Tables {
     stacks: StackCapture,
     nodes: NodeDeltas,
     last_path: LastPath,
+    aten_names: DefinedNames,
 }
 
 impl Tables {
@@ -203,6 +218,7 @@ pub(crate) unsafe fn recover(lane: *mut Lane, missing: impl FnOnce(usize) -> u64
 pub(crate) struct Interrupted {
     writer: MaybeUninit<Writer>,
     tables: *mut Tables,
+    labels: *mut LabelNames,
     wants_stacks: bool,
 }
 
@@ -216,7 +232,7 @@ pub(crate) unsafe fn interrupted(lane: *const Lane) -> Option<Interrupted> {
         let lane = lane.as_ref().filter(|lane| lane.owner.load(Relaxed) != 0)?;
         let mut writer = MaybeUninit::uninit();
         ptr::copy_nonoverlapping(&raw const lane.writer, writer.as_mut_ptr(), 1);
-        Some(Interrupted { writer, tables: lane.tables, wants_stacks: lane.wants_stacks })
+        Some(Interrupted { writer, tables: lane.tables, labels: lane.labels, wants_stacks: lane.wants_stacks })
     }
 }
 
@@ -229,6 +245,7 @@ pub(crate) unsafe fn put_back(lane: *mut Lane, interrupted: &Interrupted) {
     unsafe {
         ptr::copy_nonoverlapping(interrupted.writer.as_ptr(), ptr::addr_of_mut!((*lane).writer), 1);
         (*lane).tables = interrupted.tables;
+        (*lane).labels = interrupted.labels;
         (*lane).wants_stacks = interrupted.wants_stacks;
         (*lane).writer.pretend();
     }
@@ -290,9 +307,12 @@ pub fn host_protect(guard: &Guard<'_>, address: usize, size: usize, protection: 
     });
 }
 
-/// Host memory was asked for and not to be had. `flag` as in the record.
+/// Host memory was asked for and not to be had. `flag` as in the record. What torch asks for a storage is told by its own answer.
 #[cold]
 pub fn host_refused(guard: &Guard<'_>, call: HostCall, size: usize, flag: u64) {
+    if storage::is_in_request(guard.entry().stack_pointer) {
+        return;
+    }
     record(guard.entry(), 1, |lane, ticks, stack| {
         lane.writer.extended_event(ticks, &Extended::HostRefused { call, size: size as u64, flag, stack });
     });
@@ -500,6 +520,12 @@ impl Lane {
     pub(crate) fn last_path(&mut self) -> Option<&mut LastPath> {
         // SAFETY: null, or the lane's own tables.
         unsafe { self.tables.as_mut() }.map(|tables| &mut tables.last_path)
+    }
+
+    /// Which names of operators were defined in the lane.
+    pub(crate) fn aten_names(&mut self) -> Option<&mut DefinedNames> {
+        // SAFETY: null, or the lane's own tables.
+        unsafe { self.tables.as_mut() }.map(|tables| &mut tables.aten_names)
     }
 
     /// The stack of an event, everything defined that is new in it; `None` if the event cannot be written behind it.

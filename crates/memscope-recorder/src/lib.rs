@@ -15,11 +15,12 @@
 //! zeroes. A child's first event finds an empty lane, takes the slow path and starts a recording of its own; the parent's window
 //! is out of reach. What a child is to inherit (the settings, whether tracing is on, the count of steps) is ordinary memory.
 //!
-//! What it is not: it calls no hooked function and no device. What devices, pools and frameworks tell ([`device`], [`kernel`],
-//! [`atb`], [`task_log`]) it writes down as its hook has it.
+//! What it is not: it calls no hooked function and no device. What devices, pools and frameworks tell ([`device`], [`storage`],
+//! [`kernel`], [`atb`], [`aten`], [`task_log`]) it writes down as its hook has it.
 #![cfg_attr(not(test), no_std)]
 
 pub mod atb;
+pub mod aten;
 mod claims;
 mod clock;
 mod config;
@@ -29,6 +30,7 @@ mod files;
 pub mod forks;
 mod keeper;
 pub mod kernel;
+pub mod labels;
 mod lane;
 mod path;
 mod placement;
@@ -37,6 +39,7 @@ pub mod sandbox;
 pub mod slot;
 mod stacks;
 mod start;
+pub mod storage;
 pub mod task_log;
 mod windows;
 mod writer;
@@ -48,7 +51,7 @@ pub use lane::{
 };
 pub use memscope_format::encode::Extended;
 pub use memscope_format::record::{HostCall, Protection};
-pub use process::{Beginning, begin, initialise, process_ends, wanted};
+pub use process::{Beginning, begin, initialise, is_host_wanted, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};
 
 /// For hooks with threads of their own.

@@ -279,9 +279,20 @@ pub(crate) fn config() -> &'static Config {
     unsafe { &*IMAGE.config.get() }
 }
 
+/// Whether host memory is to be recorded.
+#[inline]
+pub(crate) fn records_host() -> bool {
+    image_is_ready() && config().host
+}
+
 /// What besides memory is to be recorded; nothing if nothing is.
 pub fn wanted() -> Wanted {
     if image_is_ready() { config().wanted } else { Wanted::NOTHING }
+}
+
+/// Whether host memory is recorded.
+pub fn is_host_wanted() -> bool {
+    image_is_ready() && config().host
 }
 
 fn image_is_ready() -> bool {
@@ -578,6 +589,13 @@ impl Process {
     /// Adds to what the header says about the recording as a whole.
     pub(crate) fn note(&self, bits: u32) {
         self.header().notes.fetch_or(bits, Relaxed);
+    }
+
+    /// As [`Process::note`], for what is said again and again: only the first time takes the header from other threads.
+    pub(crate) fn note_once(&self, bits: u32) {
+        if self.header().notes.load(Relaxed) & bits != bits {
+            self.note(bits);
+        }
     }
 
     /// Python was loaded while the process ran.

@@ -3,8 +3,10 @@
 //! Why not `thread_local!`: in a shared library it goes through `__tls_get_addr` (measured 14 ticks a call against 5),
 //! which may allocate on a thread's first touch, inside malloc. Stable Rust has no other way than assembly to ask for
 //! the initial-exec model; the library is always preloaded, so the static TLS block has room for it.
+use crate::aten::OpenOperator;
 use crate::device::LogicalDevice;
 use crate::lane::{self, Entry, Lane};
+use crate::storage::Request;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr;
@@ -40,10 +42,13 @@ pub struct Slot {
     /// A window that was mapped and is not yet a lane's, and its length; 0 for none. A forked child does not have it.
     pub(crate) coming: usize,
     pub(crate) coming_length: usize,
+    pub(crate) storage_request: Request,
+    /// The outermost operator of torch that is at work on this thread.
+    pub(crate) operator: OpenOperator,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.
-const RESERVED: usize = 128;
+const RESERVED: usize = 192;
 const _: () = assert!(size_of::<Slot>() <= RESERVED);
 
 /// The calling thread's slot.
@@ -308,6 +313,12 @@ impl<'m> Guard<'m> {
         Entry { stack_pointer: self.stack_pointer, frame_pointer: self.frame_pointer, guard: PhantomData }
     }
 
+    /// For an event of which only the Python stack is asked for, where there is no stub that could say where the C stack begins.
+    #[inline(always)]
+    pub(crate) fn python_only(&self) -> Entry<'_> {
+        Entry { stack_pointer: Entry::PYTHON_ONLY, frame_pointer: 0, guard: PhantomData }
+    }
+
     /// For an event whose stack nobody asks for.
     #[inline(always)]
     pub(crate) fn no_stack(&self) -> Entry<'_> {
@@ -394,7 +405,7 @@ impl Drop for KernelLaunch<'_> {
 ///
 /// # Safety
 /// `place` is on the calling thread's stack.
-unsafe fn is_within(place: usize, outer: usize, word: usize) -> bool {
+pub(crate) unsafe fn is_within(place: usize, outer: usize, word: usize) -> bool {
     /// So close above a live frame there is stack; further away the kernel is asked first.
     const NEAR: usize = 16 << 10;
     let distance = outer.wrapping_sub(place);

@@ -67,7 +67,7 @@ impl StackCapture {
             writer.forget_nodes();
         }
         let mut stack = StackRef::NONE;
-        if self.c_depth != 0 {
+        if self.c_depth != 0 && entry.has_c_stack() {
             // SAFETY: the entry is that of a hook at work on this thread.
             stack.c = unsafe {
                 self.c.capture(entry.stack_pointer, entry.frame_pointer, self.c_depth, &mut self.tree, writer).0

@@ -83,6 +83,19 @@ impl Libraries {
         }
         preload
     }
+
+    /// What was there but for libraries of the directory of ours, by whatever name.
+    pub fn preload_without(&self, existing: Option<&OsStr>) -> OsString {
+        let directories: Vec<&Path> = self.0.iter().filter_map(|path| path.parent()).collect();
+        let is_ours = |entry: &&OsStr| {
+            let real = Path::new(entry).canonicalize().unwrap_or_else(|_| PathBuf::from(entry));
+            real.parent().is_some_and(|directory| directories.contains(&directory))
+        };
+        let present = existing.unwrap_or_default().as_bytes().split(|byte| matches!(byte, b':' | b' '));
+        let present = present.map(OsStr::from_bytes).filter(|entry| !entry.is_empty());
+        let others: Vec<&OsStr> = present.filter(|entry| !is_ours(entry)).collect();
+        others.join(OsStr::new(":"))
+    }
 }
 
 fn directories(chosen: Option<&OsStr>, command: Option<&Path>) -> Vec<PathBuf> {
@@ -157,6 +170,25 @@ mod tests {
         let prefix = installed(&["a b"], &[RECORDER]);
         let error = Libraries::find(Some(prefix.path().join("a b").as_os_str()), None, false).unwrap_err();
         assert!(matches!(error, LibraryError::Unloadable { .. }), "{error}");
+    }
+
+    #[test]
+    fn ours_are_taken_out_by_whatever_name() {
+        let prefix = installed(&["lib64", "lib"], &[RECORDER, "other.so"]);
+        let real = prefix.path().canonicalize().unwrap();
+        let ours = Libraries(vec![real.join("lib64").join(RECORDER)]);
+        let [recorder, other, foreign] =
+            [real.join("lib64").join(RECORDER), real.join("lib64/../lib64/other.so"), real.join("lib/other.so")]
+                .map(|path| path.into_os_string().into_string().unwrap());
+        for (existing, left) in [
+            (String::new(), ""),
+            (recorder.clone(), ""),
+            (format!("{recorder}:{foreign} {other}"), foreign.as_str()),
+            (format!("/gone/{RECORDER}:libx.so"), "/gone/libascend_kernel_hook.so:libx.so"),
+        ] {
+            assert_eq!(ours.preload_without(Some(OsStr::new(&existing))), left, "{existing}");
+        }
+        assert_eq!(ours.preload_without(None), "");
     }
 
     #[test]

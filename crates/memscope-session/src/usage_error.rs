@@ -48,6 +48,11 @@ pub enum UsageError {
     CompareWithOneInput,
     #[error("--compare takes at most two steps, but --steps names {given}; write --steps=BASE,COMPARE")]
     CompareSteps { given: usize },
+    #[error(
+        "--load-api-env and --unload-api-env change a shell and run no program; write: source {command} --load-api-env, \
+         then start the program"
+    )]
+    ApiEnvWithProgram { command: &'static str },
     #[error("the working directory cannot be found ({reason}); give an absolute --output")]
     NoWorkingDirectory { reason: String },
 }

@@ -22,7 +22,8 @@ pub use memscope_format::record::{
     UNKNOWN_DEVICE,
 };
 pub use memscope_format::record::{
-    DevAddr, FrameRecord, HostAddr, HostCall, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice, StackRef,
+    DevAddr, FrameRecord, HostAddr, HostCall, LabelLevel, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice,
+    StackRef,
 };
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -380,7 +381,13 @@ impl SpoolBuilder {
 
     /// Another profiler holds the callbacks.
     pub fn profiling_taken(&mut self) -> &mut Self {
-        self.header_u32(offset_of!(ProcessHeader, notes), layout::notes::PROFILING_TAKEN);
+        self.note(layout::notes::PROFILING_TAKEN)
+    }
+
+    fn note(&mut self, bits: u32) -> &mut Self {
+        let offset = offset_of!(ProcessHeader, notes);
+        let known: [u8; 4] = std::array::from_fn(|index| self.header[offset + index]);
+        self.header_u32(offset, u32::from_le_bytes(known) | bits);
         self
     }
 
@@ -445,6 +452,31 @@ impl SpoolBuilder {
 
     pub fn aten_name(&mut self, lane: LaneNumber, id: u32, text: &str) -> &mut Self {
         self.definition(lane, &Extended::AtenName { id, text: text.as_bytes() })
+    }
+
+    pub fn label_name(&mut self, lane: LaneNumber, id: u32, text: &str) -> &mut Self {
+        self.definition(lane, &Extended::LabelName { id, text: text.as_bytes() })
+    }
+
+    /// `label` is the number of a name that was defined before, here and below.
+    pub fn label_start(&mut self, lane: LaneNumber, ticks: u64, level: LabelLevel, label: u32) -> &mut Self {
+        self.record(lane, ticks, &Extended::LabelStart { level, label })
+    }
+
+    pub fn label_end(&mut self, lane: LaneNumber, ticks: u64, level: LabelLevel, label: u32) -> &mut Self {
+        self.record(lane, ticks, &Extended::LabelEnd { level, label })
+    }
+
+    pub fn label_block(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        level: LabelLevel,
+        label: u32,
+        address: u64,
+    ) -> &mut Self {
+        self.note(layout::notes::BLOCK_LABELS);
+        self.record(lane, ticks, &Extended::LabelBlock { level, label, address: DevAddr(address) })
     }
 
     /// `name` is the number of a name that was defined before.

@@ -241,16 +241,20 @@ impl LaunchTally {
         &mut self.devices[place]
     }
 
-    fn memory(&mut self, event: &BlockEvent) {
+    fn memory(&mut self, event: &BlockEvent, state: &State<'_>) {
         let (device, pool, at) = (event.block.device, event.block.pool, event.at);
         if pool == Pool::Pinned {
             return;
         }
+        // A storage of a tensor is counted with the block of the heap that it lies in.
+        let is_counted = state.beneath(&event.block).is_none();
         // A launch that nobody knows the device of may be of any.
         for device in [Some(device), (device != Device::Cpu).then_some(Device::Unknown)].into_iter().flatten() {
-            self.threads.entry(at.thread).or_default().account(device, at.step).total.add(event);
+            if is_counted {
+                self.threads.entry(at.thread).or_default().account(device, at.step).total.add(event);
+                self.device(device).changes.entry(at.step).or_default().add(event);
+            }
             let tally = self.device(device);
-            tally.changes.entry(at.step).or_default().add(event);
             if !tally.pools.contains(&pool) {
                 tally.pools.push(pool);
             }
@@ -305,11 +309,11 @@ impl LaunchTally {
 }
 
 impl TraceSink for LaunchTally {
-    fn event(&mut self, event: &TraceEvent<'_>, _: &State<'_>) -> ControlFlow<()> {
+    fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         match event {
-            TraceEvent::Memory(event) if event.selection != Selection::NotChosen => self.memory(event),
+            TraceEvent::Memory(event) if event.selection != Selection::NotChosen => self.memory(event, state),
             // Where what came before tracing is not chosen, this is where its memory comes in, as in the files.
-            TraceEvent::Alive(event) => self.memory(event),
+            TraceEvent::Alive(event) => self.memory(event, state),
             TraceEvent::Note(note) if note.chosen => match note.kind {
                 NoteKind::AtbOperator { phase, operator } => {
                     self.operator(note, phase, operator.name.map(|name| name.id));

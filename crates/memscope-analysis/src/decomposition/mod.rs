@@ -1,6 +1,7 @@
 //! What the memory of each device is made of, by owner: at its peak, at a moment asked for, and at the end of each step.
 //!
-//! The driver's memory contains what pools reserved of it: pools are told side by side, never summed up with it.
+//! The driver's memory contains what pools reserved of it, and the host's the storages of tensors: pools are told side by side, never
+//! summed up with it.
 mod pool;
 mod tree;
 
@@ -53,7 +54,7 @@ struct DeviceLevel {
     peak_step: StepId,
 }
 
-/// Ordered as memory runs out: by what the driver handed out, and of two moments alike in that, by what pools handed out.
+/// Ordered as memory runs out: by what the driver or the host handed out, and of two moments alike in that, by what pools handed out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 struct Level {
     driver: u64,
@@ -269,7 +270,7 @@ impl Decomposition {
             device.lasted();
         }
         (device.since, device.step) = (event.at.time, event.at.step);
-        let sum = if block.pool == Pool::Hal { &mut device.level.driver } else { &mut device.level.pools };
+        let sum = if is_framework(block.pool) { &mut device.level.pools } else { &mut device.level.driver };
         match event.action {
             Action::Malloc => *sum += block.size,
             Action::Free => *sum = sum.saturating_sub(block.size),

@@ -81,7 +81,7 @@ impl LeaksBetweenMarks {
         }
     }
 
-    fn block(&mut self, event: &BlockEvent) {
+    fn block(&mut self, event: &BlockEvent, state: &State<'_>) {
         let block = &event.block;
         if !self.devices.contains_key(&block.device) {
             self.meet(block.device);
@@ -90,6 +90,10 @@ impl LeaksBetweenMarks {
         match (event.action, memory.marks.len()) {
             // Between A and B.
             (Action::Malloc, 1) => {
+                if let Some(beneath) = state.beneath(block) {
+                    // The same memory: the storage of a tensor is what is told.
+                    memory.alive.remove(&beneath.id);
+                }
                 let operator = self.operators.current(block.device, event.at.thread);
                 memory.alive.insert(block.id, (*block, operator));
             }
@@ -129,9 +133,9 @@ impl OfDevice {
 }
 
 impl TraceSink for LeaksBetweenMarks {
-    fn event(&mut self, event: &TraceEvent<'_>, _: &State<'_>) -> ControlFlow<()> {
+    fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         match event {
-            TraceEvent::Memory(event) => self.block(event),
+            TraceEvent::Memory(event) => self.block(event, state),
             TraceEvent::Note(note) => {
                 self.operators.see(note);
                 match note.kind {

@@ -12,6 +12,8 @@
 //! What is freed by then is in no report, with one exception: sources that grew from step to step, all of which was freed
 //! after the last one ([`LeakReport::freed_late`]); a longer run would need more.
 //!
+//! A storage of a tensor on the host lies in a block of the heap, which is the same memory: the storage is the leak.
+//!
 //! Memory: live blocks (those of devices, and those that are freed after the end), sources, and for each source the steps
 //! in which something changed, at most 1024; of more steps, several share a place.
 mod between;

@@ -5,10 +5,10 @@ use super::row::LiveRow;
 use super::run::{Moments, Turn};
 use crate::point_in_time::{PointInTime, Watch};
 use memscope_model::{
-    Action, Block, BlockEvent, Device, Moment, NameId, Outcome, Pool, Selection, State, Steps, TimestampNs, TraceEvent,
-    TraceSink,
+    Action, Block, BlockEvent, BlockId, Device, Moment, NameId, Outcome, Pool, Selection, State, Steps, TimestampNs,
+    TraceEvent, TraceSink,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::ControlFlow;
 
 /// Watches a trace for leaks.
@@ -21,6 +21,8 @@ pub struct LeakSearch {
     peaks: Vec<((Device, Pool), u64)>,
     moments: Moments,
     operators: Operators,
+    /// Blocks of the heap that storages of tensors lie in.
+    carrying: FxHashSet<BlockId>,
     chosen: ChosenTime,
     main: Watch,
     /// When main returned, as far as is known yet.
@@ -58,6 +60,7 @@ impl Default for LeakSearch {
             peaks: Vec::new(),
             moments: Moments::default(),
             operators: Operators::default(),
+            carrying: FxHashSet::default(),
             chosen: ChosenTime::default(),
             main: Watch::new(PointInTime::MainReturned),
             main_returned: None,
@@ -75,7 +78,7 @@ impl TraceSink for LeakSearch {
                 if state.stacks.python_depth() > 0 {
                     self.watch_main(event, state);
                 }
-                self.feed(event);
+                self.feed(event, state);
             }
             TraceEvent::Note(note) => {
                 self.pass(&note.at, state.steps);
@@ -99,11 +102,12 @@ impl LeakSearch {
         for source in &mut self.sources {
             source.catch_up(&self.moments);
         }
-        let LeakSearch { sources, ids, peaks, moments, operators, chosen, main_returned, .. } = self;
+        let LeakSearch { sources, ids, peaks, moments, operators, carrying, chosen, main_returned, .. } = self;
         let end = main_returned.as_ref().map(|main| main.time);
         let mut builder = Builder::new(sources, ids, peaks, moments, chosen, end);
         let last = main_returned.as_ref().map_or(u64::MAX, |main| main.event);
-        for block in outcome.live_blocks().filter(|block| block.made.event < last) {
+        let live = outcome.live_blocks().filter(|block| block.made.event < last && !carrying.contains(&block.id));
+        for block in live {
             builder.survived(block, operators.of(block.id));
         }
         for (block, operator) in main_returned.iter().flat_map(|main| &main.freed) {
@@ -155,15 +159,20 @@ impl LeakSearch {
         }
     }
 
-    fn feed(&mut self, event: &BlockEvent) {
+    fn feed(&mut self, event: &BlockEvent, state: &State<'_>) {
         let block = &event.block;
         match event.action {
             Action::Malloc => {
+                if let Some(beneath) = state.beneath(block) {
+                    self.carry(&beneath);
+                }
                 self.operators.made(block.id, block.device, event.at.thread);
                 self.note_peak(block.device, block.pool, event.used);
                 let source = self.changing(SourceKey::of(block));
                 source.live = source.live.saturating_add(block.size);
             }
+            // The storage in it has told of its end.
+            Action::Free if self.carrying.remove(&block.id) => {}
             Action::Free if event.matched => {
                 let operator = self.operators.freed(block.id);
                 if let Some(main) = self.main_returned.as_mut().filter(|main| block.made.event < main.event) {
@@ -173,6 +182,15 @@ impl LeakSearch {
                 source.live = source.live.saturating_sub(block.size);
             }
             Action::Free => {}
+        }
+    }
+
+    /// A storage of a tensor lies in this block of the heap: from now on the storage is what may leak.
+    fn carry(&mut self, block: &Block) {
+        if self.carrying.insert(block.id) {
+            self.operators.freed(block.id);
+            let source = self.changing(SourceKey::of(block));
+            source.live = source.live.saturating_sub(block.size);
         }
     }
 

@@ -1,5 +1,6 @@
 //! One module for each thing the command can do.
 mod analyze;
+mod api_env;
 mod compare;
 mod export;
 mod info;
@@ -22,6 +23,7 @@ pub fn carry_out(intent: &Intent, printer: &Printer) -> ExitCode {
         Intent::Version => Ok(printer.document(&documents::version(brand))),
         Intent::Completions(shell) => Ok(printer.document(&documents::completions(brand, *shell))),
         Intent::ManPage => documents::man_page(brand).map(|page| printer.document(&page)).map_err(Into::into),
+        Intent::ApiEnv(change) => api_env::run(*change, printer),
         Intent::Run(settings) => run::run(settings, printer),
         Intent::Compare(settings) => compare::run(settings, printer),
         Intent::Export(settings) => export::run(settings, printer),

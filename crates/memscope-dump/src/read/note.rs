@@ -120,6 +120,7 @@ pub(crate) fn note_of<'a>(
                 max_reserved: texts.first_number([key::MAX_RESERVED, key::PEAK_RESERVED])?,
                 allocated: texts.number(key::ALLOCATED)?.unwrap_or(0),
                 max_allocated: texts.first_number([key::MAX_ALLOCATED, key::PEAK_ALLOCATED])?,
+                of_device: None,
             },
         },
         (Event::KernelLaunch, EventType::KERNEL_START | EventType::KERNEL_END) => NoteKind::AtbKernel {

@@ -96,7 +96,7 @@ fn assert_is_the_run(source: &mut dyn TraceSource) {
         "11 001100 Malloc block 4 0 PTA_WORKSPACE Region at 0x12c041500000 size 512 owner Some(\"PTA_WORKSPACE\") thread \
          35 step StepId(0) stack ([], []) used 512 reserved Some(20971520) matched true synthetic false",
         "12 001200 0 thread 31 step StepId(0) Snapshot { name: \"OOM_Snapshot\", memory: SnapshotMemory { reserved: 1, \
-         max_reserved: 2, allocated: 3, max_allocated: 4 } } stack ([], [])",
+         max_reserved: 2, allocated: 3, max_allocated: 4, of_device: None } } stack ([], [])",
         "13 001250 0 thread 31 step StepId(0) LiveAtRefusal { list: Largest, pool: PtaCaching, address: 20616938782720, size: \
          512, made: TimestampNs(1), step: None } stack ([], [])",
         "14 001300 Free block 1 0 HAL Driver(DriverTraits { module: 7, page: Huge }) at 0x12c041400000 size 2097152 owner \

@@ -43,7 +43,7 @@ enum Step {
     Aten { slot: u64, name: u32, node: u32 },
 }
 
-const SPACES: [Space; 7] = [
+const SPACES: [Space; 8] = [
     Space::Driver,
     Space::DriverHandle,
     Space::Registered,
@@ -51,6 +51,7 @@ const SPACES: [Space; 7] = [
     Space::PtaWorkspace,
     Space::Atb,
     Space::MindSpore,
+    Space::TensorStorage,
 ];
 
 /// Any text but those that mean something in the place of a name.
@@ -80,10 +81,10 @@ fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
         2 => (0u64..20, 1u64..6).prop_map(|(page, pages)| Step::Unmap { page, pages }),
         1 => (0u64..20, 1u64..6, 20u64..40).prop_map(|(page, pages, to)| Step::Remap { page, pages, to }),
         1 => (0u64..20, 1u64..6, any::<bool>()).prop_map(|(page, pages, usable)| Step::Protect { page, pages, usable }),
-        8 => (0u8..7, 0u32..3, 0u64..8, size.clone(), 0u32..1024, node.clone()).prop_map(
+        8 => (0u8..8, 0u32..3, 0u64..8, size.clone(), 0u32..1024, node.clone()).prop_map(
             |(space, device, slot, size, attributes, node)| Step::Device { space, device, slot, size, attributes, node }
         ),
-        5 => (0u8..7, 0u64..8, node.clone()).prop_map(|(space, slot, node)| Step::DeviceFree { space, slot, node }),
+        5 => (0u8..8, 0u64..8, node.clone()).prop_map(|(space, slot, node)| Step::DeviceFree { space, slot, node }),
         2 => (3u8..7, 0u32..3, 0u64..1 << 40).prop_map(|(space, device, total)| Step::Total { space, device, total }),
         1 => (0u64..8, 1u64..1 << 20).prop_map(|(slot, size)| Step::Heap { slot, size }),
         1 => (0u64..8).prop_map(|slot| Step::HeapEnd { slot }),
@@ -92,7 +93,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
         2 => texts().prop_map(|text| Step::RangeStart { text }),
         2 => Just(Step::RangeEnd),
         1 => (0u32..3, texts()).prop_map(|(device, name)| Step::Snapshot { device, name }),
-        1 => (0u8..7, 0u32..3, size, node.clone())
+        1 => (0u8..8, 0u32..3, size, node.clone())
             .prop_map(|(space, device, size, node)| Step::Refused { space, device, size, node }),
         1 => (0usize..11, 1u64..1 << 40, node.clone()).prop_map(|(call, size, node)| Step::HostRefused { call, size, node }),
         2 => (0u32..3, 0u64..4, 0u32..1000, any::<bool>())
@@ -169,7 +170,7 @@ fn write_step(
         Step::Device { space, device, slot, size, attributes, node } => {
             let space = SPACES[usize::from(*space)];
             let device = match space {
-                Space::Registered => HOST_DEVICE,
+                Space::Registered | Space::TensorStorage => HOST_DEVICE,
                 // Also the driver hands out memory of the host.
                 Space::Driver if slot % 4 == 3 => HOST_DEVICE,
                 _ => *device,
@@ -202,7 +203,9 @@ fn write_step(
         }
         Step::Snapshot { device, name } => spool.snapshot(lane, ticks, *device, name),
         Step::Refused { space, device, size, node } => {
-            spool.out_of_memory(lane, ticks, SPACES[usize::from(*space)], *device, *size, 0x403, *node)
+            let space = SPACES[usize::from(*space)];
+            let device = if space == Space::TensorStorage { HOST_DEVICE } else { *device };
+            spool.out_of_memory(lane, ticks, space, device, *size, 0x403, *node)
         }
         Step::HostRefused { call, size, node } => {
             spool.host_refused(lane, ticks, HostCall::ALL[*call], (*size, 3), *node)

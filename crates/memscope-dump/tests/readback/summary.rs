@@ -53,7 +53,7 @@ impl TraceSink for Summary {
                 }
                 self.events.push(format!(
                     "{} {time} {:?} block {} {} {} {:?} at {:#x} size {} owner {:?} thread {} step {:?} stack {:?} used {} \
-                     reserved {:?} matched {} synthetic {}",
+                     reserved {:?} matched {} synthetic {}{}",
                     at.event,
                     event.action,
                     block.id.0,
@@ -70,6 +70,7 @@ impl TraceSink for Summary {
                     event.reserved,
                     event.matched,
                     event.synthetic,
+                    state.beneath(&block).map_or(String::new(), |beneath| format!(" in {}", beneath.id.0)),
                 ));
             }
             TraceEvent::Note(note) => {

@@ -6,8 +6,8 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, Path};
 use crate::record::{
-    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, HostAddr, HostCall, MOST_DIMENSIONS, Phase, Protection, Space,
-    StackRef, SystemKind, TaskLogLine, TensorOwner, execution, stack_field,
+    ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, HostAddr, HostCall, LabelLevel, MOST_DIMENSIONS, Phase, Protection,
+    Space, StackRef, SystemKind, TaskLogLine, TensorOwner, execution, stack_field,
 };
 
 /// The bytes make no record.
@@ -67,7 +67,7 @@ macro_rules! choices {
         })*
     };
 }
-choices!(Space, HostCall, SystemKind, Phase, AccessMode, TensorOwner);
+choices!(Space, HostCall, SystemKind, Phase, AccessMode, TensorOwner, LabelLevel);
 
 impl<'a, T: FromByte> Decode<'a, T> for Byte {
     fn get(fields: &mut Fields<'a>, _: &mut Deltas) -> Result<T, Nonsense> {

@@ -80,6 +80,11 @@ impl ProcessInfo {
         self.notes & layout::notes::WINDOWS_ELSEWHERE != 0
     }
 
+    /// Blocks were labelled after they were allocated.
+    pub fn labels_blocks(&self) -> bool {
+        self.notes & layout::notes::BLOCK_LABELS != 0
+    }
+
     pub fn task_log_refused(&self) -> bool {
         self.notes & layout::notes::TASK_LOG_REFUSED != 0
     }

@@ -7,7 +7,7 @@ use crate::encode::fields::{
 };
 use crate::encode::{Deltas, NodeDeltas};
 use crate::record::{
-    AccessMode, DevAddr, FrameRecord, HostAddr, HostCall, LogicalDevice, Phase, PhysicalDevice, Protection,
+    AccessMode, DevAddr, FrameRecord, HostAddr, HostCall, LabelLevel, LogicalDevice, Phase, PhysicalDevice, Protection,
     SIZE_LENGTHS, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TIME_LENGTHS, TaskLogLine, TensorOwner,
     free_stack, kind,
 };

@@ -9,8 +9,8 @@ use crate::encode::fields::{
 use crate::encode::{self, Deltas, Extended, NodeDeltas, Path};
 use crate::layout::VERSION;
 use crate::record::{
-    AccessMode, DevAddr, HostAddr, HostCall, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice,
-    Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner,
+    AccessMode, DevAddr, HostAddr, HostCall, LabelLevel, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase,
+    PhysicalDevice, Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner,
 };
 use crate::records::records;
 use proptest::prelude::*;

@@ -5,8 +5,8 @@ use super::fields::{
 use super::output::Output;
 use super::{Deltas, advance, log_code, store};
 use crate::record::{
-    AccessMode, DevAddr, HostAddr, HostCall, LogicalDevice, Phase, PhysicalDevice, Protection, Space, SpaceAddr,
-    SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner, kind,
+    AccessMode, DevAddr, HostAddr, HostCall, LabelLevel, LogicalDevice, Phase, PhysicalDevice, Protection, Space,
+    SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner, kind,
 };
 use crate::records::records;
 

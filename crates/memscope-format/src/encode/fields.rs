@@ -5,8 +5,9 @@ use super::extended::Path;
 use super::output::Output;
 use super::{Deltas, stack_fields, to_zigzag};
 use crate::record::{
-    AccessMode, DevAddr, HostAddr, HostCall, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase, PhysicalDevice,
-    Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner, execution,
+    AccessMode, DevAddr, HostAddr, HostCall, LabelLevel, LogicalDevice, MOST_DIMENSIONS, MOST_EXECUTIONS, Phase,
+    PhysicalDevice, Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner,
+    execution,
 };
 
 /// The way one field is written.
@@ -134,7 +135,7 @@ macro_rules! choices {
         })*
     };
 }
-choices!(Space, HostCall, SystemKind, Phase, AccessMode, TensorOwner);
+choices!(Space, HostCall, SystemKind, Phase, AccessMode, TensorOwner, LabelLevel);
 
 impl<T: InByte> Encode<T> for Byte {
     #[inline(always)]

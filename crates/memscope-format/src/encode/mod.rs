@@ -16,6 +16,11 @@ use crate::record::{ADDRESS_ABSOLUTE, HostAddr, StackRef, free_stack, kind, stac
 pub use extended::{Extended, Path, extended};
 pub use nodes::{MAX_NODE, NodeDeltas, node};
 
+/// A text by a number that no other has, for all practical purposes: so it is known again without being kept.
+pub fn text_hash(text: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(text)
+}
+
 /// Room an event may need: 1 + 8 + 8 + 8 bytes, the stack's 10, and the overshoot of the last store.
 pub const MAX_EVENT: usize = 48;
 

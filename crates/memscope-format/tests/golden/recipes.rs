@@ -1,14 +1,14 @@
 //! What the golden spools of the present version hold: every type of record, and of each field its extremes and what is written
 //! relative to the record before.
 use memscope_testkit::{
-    AccessMode, DevAddr, Extended, HostAddr, HostCall, LaneNumber, LogicalDevice, Phase, PhysicalDevice, Protection,
-    Space, SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
+    AccessMode, DevAddr, Extended, HostAddr, HostCall, LabelLevel, LaneNumber, LogicalDevice, Phase, PhysicalDevice,
+    Protection, Space, SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
 };
 
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 8] = [
+pub(crate) const RECIPES: [(&str, Recipe); 10] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
@@ -17,6 +17,8 @@ pub(crate) const RECIPES: [(&str, Recipe); 8] = [
     ("forget", forget),
     ("aten", aten),
     ("refused", refused),
+    ("labels", labels),
+    ("storages", storages),
 ];
 
 const SETTINGS: &str = "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;\
@@ -149,7 +151,8 @@ fn device() -> SpoolBuilder {
     }
     let mut ticks = 100;
     for (number, size) in (0u32..).zip(SIZES) {
-        let space = Space::ALL[number as usize % Space::ALL.len()];
+        // Those there were then.
+        let space = Space::ALL[number as usize % 7];
         let device = [0, 7, 127, 128, 9_999, 10_000, u32::MAX][number as usize % 7];
         let address = 0x12c0_0000_0000 + (u64::from(number) << 21) * if number % 2 == 0 { 1 } else { 300 };
         let attributes = [0, 7 | 1 << 8, u32::MAX][number as usize % 3];
@@ -349,5 +352,68 @@ fn refused() -> SpoolBuilder {
         spool.host_refused(lane, 100 * (number + 1), call, (size, flag), [0, 1, 3][number as usize % 3]);
     }
     spool.end_generation(lane).host_refused(lane, 5000, HostCall::Mmap, (1 << 40, 3), 1);
+    spool
+}
+
+/// Labels of threads and blocks, nested and not ended, functions, and snapshots with numbers of their own.
+fn labels() -> SpoolBuilder {
+    let mut spool = spool();
+    let (lane, other) = (spool.lane(4711), spool.lane(4712));
+    let names = [(1, "model"), (127, ""), (128, "\u{6743}\u{91cd}@\n"), (u32::MAX, "forward")];
+    for (id, text) in names {
+        spool.label_name(lane, id, text);
+    }
+    // The same number is another text in another lane.
+    spool.label_name(other, 1, "worker");
+    let mut ticks = 10;
+    for (number, size) in (0u32..).zip(SIZES) {
+        let (level, label) = (LabelLevel::ALL[number as usize % LabelLevel::ALL.len()], names[number as usize % 4].0);
+        spool.label_start(lane, ticks, level, label).label_start(other, ticks + 1, LabelLevel::User, 1);
+        spool.record(lane, ticks + 2, &Extended::FunctionStart { name: label });
+        let address = 0x5000 + (u64::from(number) << 33);
+        spool.alloc(lane, ticks + 3, address, 64, 0).label_block(lane, ticks + 4, level, label, address + 32);
+        let snapshot = Extended::ToldSnapshot {
+            device: LogicalDevice([0, 9_999, 10_000, u32::MAX][number as usize % 4]),
+            reserved: size,
+            max_reserved: !size,
+            allocated: size / 2,
+            max_allocated: size / 3,
+            free: size.rotate_left(7),
+            total: u64::MAX,
+            name: ["", "Memory Snapshot", "\u{5feb}\u{7167} Start"][number as usize % 3].as_bytes(),
+        };
+        spool.record(lane, ticks + 5, &snapshot).record(lane, ticks + 6, &Extended::FunctionEnd { name: label });
+        if number % 3 > 0 {
+            spool.label_end(lane, ticks + 7, level, label).label_end(other, ticks + 8, LabelLevel::User, 1);
+        }
+        ticks += 1000;
+        if number == 6 {
+            spool.end_generation(lane);
+        }
+    }
+    spool
+}
+
+/// Storages of tensors, in blocks of the heap and in none, and one that was refused.
+fn storages() -> SpoolBuilder {
+    let mut spool = spool();
+    let lane = spool.lane(4711);
+    stacks(&mut spool, lane);
+    let space = Space::TensorStorage;
+    for (number, size) in (0u64..).zip(SIZES) {
+        let (ticks, address) = (100 * (number + 1), 0x7f00_0000_0040 + (number << 21));
+        let stack = [0, 1, 100, 5][number as usize % 4];
+        spool.alloc(lane, ticks, address, size, stack);
+        spool.device_alloc(lane, ticks + 1, space, 10_000, address, size, 0, stack);
+        spool.device_free(lane, ticks + 50, space, address, [0, 3][number as usize % 2]).free(
+            lane,
+            ticks + 51,
+            address,
+            0,
+        );
+    }
+    spool.device_alloc(lane, 4000, space, 10_000, 0x5000_0000, 4096, 0, 2);
+    spool.out_of_memory(lane, 4001, space, 10_000, 1 << 47, 0, 3).end_generation(lane);
+    spool.out_of_memory(lane, 4002, space, 10_000, u64::MAX, 0, 0);
     spool
 }

@@ -3,24 +3,27 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! around {
-    ($name:ident() => $began:path, $ended:path) => {
-        $crate::around!(@ $name => $began, $ended, "x0", "x1");
+    ($name:ident() => $began:path, $ended:path, $($rest:tt)*) => {
+        $crate::around!(@ $name => $began, $ended, "x0", "x1", $($rest)*);
     };
-    ($name:ident($a:ident) => $began:path, $ended:path) => {
-        $crate::around!(@ $name => $began, $ended, "x1", "x2");
+    ($name:ident($a:ident) => $began:path, $ended:path, $($rest:tt)*) => {
+        $crate::around!(@ $name => $began, $ended, "x1", "x2", $($rest)*);
     };
-    ($name:ident($a:ident $b:ident) => $began:path, $ended:path) => {
-        $crate::around!(@ $name => $began, $ended, "x2", "x3");
+    ($name:ident($a:ident $b:ident) => $began:path, $ended:path, $($rest:tt)*) => {
+        $crate::around!(@ $name => $began, $ended, "x2", "x3", $($rest)*);
     };
-    ($name:ident($a:ident $b:ident $c:ident) => $began:path, $ended:path) => {
-        $crate::around!(@ $name => $began, $ended, "x3", "x4");
+    ($name:ident($a:ident $b:ident $c:ident) => $began:path, $ended:path, $($rest:tt)*) => {
+        $crate::around!(@ $name => $began, $ended, "x3", "x4", $($rest)*);
     };
-    (@ $name:ident => $began:path, $ended:path, $stack:literal, $frame:literal) => {
+    (
+        @ $name:ident => $began:path, $ended:path, $stack:literal, $frame:literal, [$($directive:literal, $personality:path)?]
+    ) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
                 ".cfi_startproc",
+                $($directive,)?
                 "stp x29, x30, [sp, #-64]!",
                 ".cfi_def_cfa_offset 64",
                 ".cfi_offset 29, -64",
@@ -68,6 +71,7 @@ macro_rules! around {
                 ".cfi_endproc",
                 began = sym $began,
                 ended = sym $ended,
+                $( personality = sym $personality, )?
             )
         }
     };

@@ -1,6 +1,8 @@
 //! Hooks whose original may throw: an exception passes through the stub, not through Rust.
 //!
-//! Each architecture has `around!(name(argument …) => began, ended)`, for up to three arguments.
+//! Each architecture has `around!(name(argument …) => began, ended, [directive, personality])`, for up to three arguments. What is in
+//! brackets may be left out: the directive that puts a personality function, which is asked when an exception passes, into the unwind
+//! table.
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod arch;
@@ -43,6 +45,18 @@ pub unsafe extern "C" fn unchanged(answer: usize, _token: usize, _entry: Entry) 
     answer
 }
 
+/// What a personality function answers that catches nothing (`_URC_CONTINUE_UNWIND`).
+#[doc(hidden)]
+pub const GO_ON: i32 = 8;
+
+/// Whether a personality function is asked while a handler is searched (`_UA_SEARCH_PHASE`): once for each exception that comes
+/// this way, before anything is unwound, and also if there turns out to be no handler.
+#[doc(hidden)]
+pub fn exception_comes(actions: i32) -> bool {
+    const SEARCH_PHASE: i32 = 1;
+    actions & SEARCH_PHASE != 0
+}
+
 /// A stub, and the proof that both halves take what it passes.
 #[doc(hidden)]
 #[macro_export]
@@ -51,9 +65,24 @@ macro_rules! typed_around {
         $crate::typed_around!($name($($argument: $type),*) => $began, $crate::around::unchanged);
     };
     ($name:ident($($argument:ident: $type:ty),*) => $began:path, $ended:path) => {
+        $crate::typed_around!(@ $name($($argument: $type),*) => $began, $ended, []);
+    };
+    ($name:ident($($argument:ident: $type:ty),*) => $began:path, $ended:path, $thrown:path) => {
+        unsafe extern "C" fn personality(_: i32, actions: i32, _: u64, _: usize, _: usize) -> i32 {
+            if $crate::around::exception_comes(actions) {
+                $thrown();
+            }
+            $crate::around::GO_ON
+        }
+        // 0x1b: four bytes, relative to where they are.
+        $crate::typed_around!(
+            @ $name($($argument: $type),*) => $began, $ended, [".cfi_personality 0x1b, {personality}", personality]
+        );
+    };
+    (@ $name:ident($($argument:ident: $type:ty),*) => $began:path, $ended:path, [$($personality:tt)*]) => {
         $( $crate::is_word::<$type>(); )*
         const _: unsafe extern "C" fn($($type,)* $crate::Entry) -> $crate::around::Next = $began;
         const _: unsafe extern "C" fn(usize, usize, $crate::Entry) -> usize = $ended;
-        $crate::around!($name($($argument)*) => $began, $ended);
+        $crate::around!($name($($argument)*) => $began, $ended, [$($personality)*]);
     };
 }

@@ -1,24 +1,27 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! around {
-    ($name:ident() => $began:path, $ended:path) => {
-        $crate::around!(@ $name => $began, $ended, "rdi", "rsi");
+    ($name:ident() => $began:path, $ended:path, $($rest:tt)*) => {
+        $crate::around!(@ $name => $began, $ended, "rdi", "rsi", $($rest)*);
     };
-    ($name:ident($a:ident) => $began:path, $ended:path) => {
-        $crate::around!(@ $name => $began, $ended, "rsi", "rdx");
+    ($name:ident($a:ident) => $began:path, $ended:path, $($rest:tt)*) => {
+        $crate::around!(@ $name => $began, $ended, "rsi", "rdx", $($rest)*);
     };
-    ($name:ident($a:ident $b:ident) => $began:path, $ended:path) => {
-        $crate::around!(@ $name => $began, $ended, "rdx", "rcx");
+    ($name:ident($a:ident $b:ident) => $began:path, $ended:path, $($rest:tt)*) => {
+        $crate::around!(@ $name => $began, $ended, "rdx", "rcx", $($rest)*);
     };
-    ($name:ident($a:ident $b:ident $c:ident) => $began:path, $ended:path) => {
-        $crate::around!(@ $name => $began, $ended, "rcx", "r8");
+    ($name:ident($a:ident $b:ident $c:ident) => $began:path, $ended:path, $($rest:tt)*) => {
+        $crate::around!(@ $name => $began, $ended, "rcx", "r8", $($rest)*);
     };
-    (@ $name:ident => $began:path, $ended:path, $stack:literal, $frame:literal) => {
+    (
+        @ $name:ident => $began:path, $ended:path, $stack:literal, $frame:literal, [$($directive:literal, $personality:path)?]
+    ) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
                 ".cfi_startproc",
+                $($directive,)?
                 "sub rsp, 40",
                 ".cfi_adjust_cfa_offset 40",
                 "mov [rsp], rdi",
@@ -61,6 +64,7 @@ macro_rules! around {
                 ".cfi_endproc",
                 began = sym $began,
                 ended = sym $ended,
+                $( personality = sym $personality, )?
             )
         }
     };

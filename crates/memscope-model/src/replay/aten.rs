@@ -5,7 +5,7 @@ use crate::operators::OpenAtenOperator;
 use crate::trace::TraceSink;
 use crate::{Access, AccessedBlock, DevAddr, Device, Moment, NameId, Names, NoteKind, TensorOwner};
 use memscope_format::decode::EventKind;
-use memscope_format::record::{HostAddr, Phase};
+use memscope_format::record::{HostAddr, LogicalDevice, Phase};
 use std::ops::ControlFlow;
 
 impl Replay {
@@ -36,7 +36,7 @@ impl Replay {
         match kind {
             EventKind::AtenOperatorStart { sequence, device, name } => {
                 let name = named(name);
-                let device = self.device_of_operator(device, now.thread);
+                let device = self.device_of_aten(device, now.thread);
                 self.aten_operators.start(sequence, OpenAtenOperator { device, name });
                 let name = name.and_then(|name| names.get(name));
                 let kind = NoteKind::AtenOperator { phase: Phase::Start, name };
@@ -78,14 +78,20 @@ impl Replay {
         }
     }
 
-    /// On the host storages are blocks of their own; only where one begins is known there.
-    fn block_of_storage(&self, device: Device, storage: DevAddr) -> Option<AccessedBlock> {
-        match device {
-            Device::Cpu => {
-                let block = self.books.host.of_heap_at(HostAddr(storage.0))?;
-                Some(AccessedBlock { block, address: storage, device })
-            }
-            device => self.books.devices.around(device, storage),
+    /// One that is given no tensor does not say where it works: where its thread uses no device, it is the host.
+    fn device_of_aten(&self, device: LogicalDevice, thread: u32) -> Device {
+        match self.device_of_operator(device, thread) {
+            Device::Unknown if self.delivery.gate.devices.contains(Device::Cpu) => Device::Cpu,
+            device => device,
         }
+    }
+
+    /// On the host a storage may be a block of the heap that torch did not allocate: only where one begins is known there.
+    fn block_of_storage(&self, device: Device, storage: DevAddr) -> Option<AccessedBlock> {
+        let found = self.books.devices.around(device, storage);
+        found.or_else(|| {
+            let block = (device == Device::Cpu).then(|| self.books.host.of_heap_at(HostAddr(storage.0)))??;
+            Some(AccessedBlock { block: block.id, address: storage, device })
+        })
     }
 }

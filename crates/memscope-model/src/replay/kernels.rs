@@ -221,6 +221,7 @@ fn may_look_past(kind: EventKind) -> bool {
         EventKind::Mark { .. }
             | EventKind::RangeStart { .. }
             | EventKind::Snapshot { .. }
+            | EventKind::ToldSnapshot { .. }
             | EventKind::AtbOperatorStart { .. }
             | EventKind::AtbKernel { .. }
             | EventKind::Access { .. }

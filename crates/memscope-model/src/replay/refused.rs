@@ -2,7 +2,8 @@
 use super::Replay;
 use crate::outcome::lowest_pool;
 use crate::refusals::{self, SNAPSHOT_AFTER_REFUSAL, SNAPSHOT_AT_REFUSAL};
-use crate::{Device, Moment, NoteKind, OutOfMemory, RefusedCall, StackId, TraceSink, state};
+use crate::{Device, Moment, NoteKind, OutOfMemory, Pool, RefusedCall, SnapshotMemory, StackId, TraceSink, state};
+use memscope_format::record::LogicalDevice;
 use std::ops::ControlFlow;
 
 impl Replay {
@@ -32,14 +33,14 @@ impl Replay {
         ControlFlow::Continue(())
     }
 
-    /// The thread is given memory of the device: if it was refused before, this is what became of it.
+    /// The thread is given memory: if it was refused before, this is what became of it.
     pub(super) fn snapshot_after_refusal(
         &mut self,
         now: Moment,
-        device: Device,
+        (device, pool): (Device, Pool),
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
-        if self.refusals.is_unanswered() && self.refusals.answer(now.thread, device) {
+        if self.refusals.is_unanswered() && self.refusals.answer(now.thread, device, pool) {
             let unasked = Moment { stack: StackId::NONE, ..now };
             return self.snapshot(unasked, device, SNAPSHOT_AFTER_REFUSAL, sink);
         }
@@ -62,10 +63,30 @@ impl Replay {
         name: &str,
         sink: &mut dyn TraceSink,
     ) -> ControlFlow<()> {
+        let memory = refusals::snapshot(device, &self.books);
+        self.told_snapshot(now, device, name, memory, sink)
+    }
+
+    /// The device of a snapshot, as the program numbers it.
+    pub(super) fn snapshot_device(&self, device: LogicalDevice, thread: u32) -> Device {
+        match device {
+            LogicalDevice::UNKNOWN => self.thread_devices.of(thread),
+            device => self.device_numbers.seen_by_program(device),
+        }
+    }
+
+    /// The same with what the program says of its memory.
+    pub(super) fn told_snapshot(
+        &mut self,
+        now: Moment,
+        device: Device,
+        name: &str,
+        memory: SnapshotMemory,
+        sink: &mut dyn TraceSink,
+    ) -> ControlFlow<()> {
         if !self.delivery.gate.devices.contains(device) {
             return ControlFlow::Continue(());
         }
-        let memory = refusals::snapshot(device, &self.books);
         self.note(now, device, NoteKind::Snapshot { name, memory }, true, sink)
     }
 }

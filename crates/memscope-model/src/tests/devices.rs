@@ -200,7 +200,7 @@ fn a_snapshot_tells_the_frameworks_pool_or_else_the_drivers_memory_of_its_device
     spool.snapshot(other, 14, 0, "by number");
     let told = notes(&mut record(&mut spool).process);
     let memory = |reserved: u64, max_reserved: u64, allocated: u64, max_allocated: u64| {
-        format!("{:?}", crate::SnapshotMemory { reserved, max_reserved, allocated, max_allocated })
+        format!("{:?}", crate::SnapshotMemory { reserved, max_reserved, allocated, max_allocated, of_device: None })
     };
     let pool = memory(600, 900, 200, 500);
     let expected = [

@@ -5,10 +5,12 @@ mod devices;
 mod directories;
 mod events;
 mod kernels;
+mod labels;
 mod mappings;
 mod operators;
 mod properties;
 mod stacks;
+mod storages;
 mod trace;
 
 use crate::{Action, BlockEvent, BlockId, Device, Origin, Outcome, Pool, Process, TimestampNs};

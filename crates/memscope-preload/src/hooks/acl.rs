@@ -2,6 +2,7 @@
 use super::{aclFinalize, aclInit, aclrtHostRegisterV2, aclrtHostUnregister, aclrtSetDevice};
 use crate::kernel_times;
 use crate::recording::{recording, ticks_now};
+use crate::torch;
 use core::ffi::{c_char, c_int, c_void};
 use memscope_hook::Entry;
 use memscope_recorder::device::{self, DeviceBlock, LogicalDevice, Space, SpaceAddr, SpaceDevice, SystemKind};
@@ -44,6 +45,8 @@ pub(super) unsafe extern "C" fn initialise(config: *const c_char, entry: Entry) 
     let answer = unsafe { aclInit::call(config) };
     if answer == SUCCESS {
         note(SystemKind::AclInit, 0, entry);
+        torch::look();
+        torch::kernels_added();
     }
     answer
 }

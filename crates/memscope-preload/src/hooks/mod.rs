@@ -7,12 +7,14 @@ mod mstx;
 mod process;
 mod runtime;
 mod sandbox;
+mod storage;
 
 use crate::api;
 use crate::original::{
-    ACL, ACL_ABSENT, ACL_IMPLEMENTATION, ACL_LAUNCH_ABSENT, ATB, DRIVER, DRIVER_ABSENT, FAILED, LIBC, Original,
-    RUNTIME, RUNTIME_ABSENT,
+    ACL, ACL_ABSENT, ACL_IMPLEMENTATION, ACL_LAUNCH_ABSENT, ATB, C10, DRIVER, DRIVER_ABSENT, FAILED, LIBC, Original,
+    RUNTIME, RUNTIME_ABSENT, TORCH,
 };
+use crate::torch;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use memscope_hook::Api;
 
@@ -96,6 +98,13 @@ memscope_hook::hooks! {
         InRange is _ZN3atb5Probe21IsExecuteCountInRangeEm(count: u64), in ATB => atb::probe::in_range;
         SaveDescription is _ZN3atb5Probe16IsSaveTensorDescEv(), in ATB => atb::probe::save_description;
         RunnerSaves is _ZNK3atb6Runner12IsSaveTensorEv(runner: usize), in ATB => atb::probe::runner_saves;
+
+        AllocCpu is _ZN3c109alloc_cpuEm(size: usize), in C10
+            => storage::allocate_storage, storage::allocated_storage, storage::refused_storage;
+        FreeCpu is _ZN3c108free_cpuEPv(address: usize), in C10 => storage::free_storage;
+        // Called once, when Python has loaded torch: from then on its operators can be observed.
+        EngineStub is _ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE(engine: usize),
+            in TORCH => torch::loaded;
     }
     chosen {
         prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int,

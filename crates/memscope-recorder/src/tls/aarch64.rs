@@ -7,9 +7,9 @@ global_asm!(
     ".globl msmemscope_slot",
     ".hidden msmemscope_slot",
     ".type msmemscope_slot, @object",
-    ".size msmemscope_slot, 128",
+    ".size msmemscope_slot, 192",
     "msmemscope_slot:",
-    ".zero 128",
+    ".zero 192",
     ".popsection",
 );
 

@@ -290,7 +290,7 @@ fn pool_report(
 }
 
 /// What the recording could not see, by the bits of the process header.
-const NOTES: [(u32, &str); 3] = [
+const NOTES: [(u32, &str); 4] = [
     (
         header_notes::PROFILING_TAKEN,
         "another profiler holds the profiling callbacks: kernel launches have no names, stream or task ids and no device \
@@ -300,6 +300,11 @@ const NOTES: [(u32, &str); 3] = [
         header_notes::TASK_LOG_REFUSED,
         "the driver's task log could not be started (another profiler may have it): kernels of that device have no \
          device times",
+    ),
+    (
+        header_notes::TORCH_UNKNOWN,
+        "this version of torch is not one whose operators can be read in full (2.3 to 2.15 are): of its operators only \
+         names are recorded, no accesses",
     ),
     (
         header_notes::SANDBOXED,

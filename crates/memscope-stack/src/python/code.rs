@@ -145,13 +145,17 @@ impl SeenFile {
 pub(super) struct Witness<'a> {
     pub(super) interpreter: &'a Interpreter,
     now: DeathCount,
+    /// What was seen at this moment is still there: that of now, or one that nothing was seen at.
+    undisturbed_since: DeathCount,
     file: SeenFile,
 }
 
 impl Witness<'_> {
     #[inline]
     pub(super) fn new(interpreter: &Interpreter) -> Witness<'_> {
-        Witness { interpreter, now: interpreter.now(), file: SeenFile::default() }
+        let now = interpreter.now();
+        let undisturbed_since = if now == DeathCount::UNKNOWN { DeathCount::NEVER } else { now };
+        Witness { interpreter, now, undisturbed_since, file: SeenFile::default() }
     }
 }
 
@@ -197,9 +201,8 @@ impl KnownCode {
             // SAFETY: passed on.
             return unsafe { self.fingerprint.is_of(layout, self.address, &mut witness.file) };
         }
-        let nothing_died = self.seen == witness.now && witness.now != DeathCount::UNKNOWN;
         // SAFETY: passed on.
-        nothing_died || unsafe { self.is_there_after_deaths(layout, witness) }
+        self.seen == witness.undisturbed_since || unsafe { self.is_there_after_deaths(layout, witness) }
     }
 
     /// The same where something died, or deaths are not counted.

@@ -23,6 +23,8 @@ pub(super) struct DeathCount(u64);
 impl DeathCount {
     /// Any moment while deaths are not counted.
     pub(super) const UNKNOWN: DeathCount = DeathCount(0);
+    /// No moment at all.
+    pub(super) const NEVER: DeathCount = DeathCount(u64::MAX);
 
     /// Whether code that was at `address` at this moment may have died since. Who asks has a frame that runs code there.
     #[inline]

@@ -425,21 +425,25 @@ unsafe fn compare_version(
 unsafe fn compare(
     layout: &Layout,
     remembered: &mut [RememberedFrame; CAPACITY],
-    mut stretch: Stretch,
+    stretch: Stretch,
     depth: usize,
     witness: &mut Witness<'_>,
 ) -> Stretch {
-    let entries = remembered.get_mut(..stretch.left).unwrap_or_default();
+    // Not in `stretch`, which is in memory: all of the loop is in registers.
+    let Stretch { mut frame, mut python_frames, mut left } = stretch;
+    let entries = remembered.get_mut(..left).unwrap_or_default();
     for entry in entries.iter_mut().rev() {
         // SAFETY: a frame of the chain once it is the remembered one.
         unsafe {
-            if entry.frame != stretch.frame || stretch.python_frames >= depth || !is_unchanged(layout, entry, witness) {
+            if entry.frame != frame || python_frames >= depth || !is_unchanged(layout, entry, witness) {
                 break;
             }
-            stretch.pass(layout, entry);
+            frame = layout.previous_of(frame);
         }
+        python_frames += usize::from(entry.code.id != NO_CODE);
+        left -= 1;
     }
-    stretch
+    Stretch { frame, python_frames, left }
 }
 
 /// Whether the frame of `entry` is where it was, in code at the address of the code it was in.

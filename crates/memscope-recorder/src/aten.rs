@@ -1,0 +1,234 @@
+//! Operators of torch, and the tensors they are given.
+//!
+//! torch calls operators from operators. Recorded is the outermost on each thread that does something itself, and what it does:
+//! whoever observes torch decides which that is, and asks here whether one is at work. [`begin`] and [`end`] are the one place
+//! where an operator begins and ends.
+use crate::control;
+use crate::device::{LogicalDevice, note_visible_devices};
+use crate::lane::{Lane, record};
+use crate::process;
+use crate::slot::{self, Guard, is_within};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use memscope_format::encode::Extended;
+use memscope_format::layout::notes;
+pub use memscope_format::record::{AccessMode, DevAddr, HOST_DEVICE};
+
+/// Names go by numbers below this.
+pub const MOST_NAMES: usize = 4096;
+
+/// Which names were defined in a lane, a bit each. In the lane's zeroed memory none was.
+#[repr(C)]
+pub(crate) struct DefinedNames([u64; MOST_NAMES / 64]);
+
+impl DefinedNames {
+    fn place(&mut self, name: u32) -> Option<(&mut u64, u64)> {
+        Some((self.0.get_mut(name as usize / 64)?, 1 << (name % 64)))
+    }
+}
+
+/// An operator at work, in its thread's slot. Zeroes are none.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct OpenOperator {
+    /// A place in the object that stands for the call, on the thread's stack, and the word there, which stays as long as it is at
+    /// work.
+    place: usize,
+    word: usize,
+    sequence: u64,
+    name: u32,
+    flags: u32,
+}
+
+/// An operator that has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun {
+    pub sequence: u64,
+    /// The number its name goes by.
+    pub name: u32,
+    /// What the observer wants to know at its end.
+    pub flags: u32,
+}
+
+/// An operator about to run.
+#[derive(Clone, Copy)]
+pub struct Operator {
+    /// As in [`OpenOperator`].
+    pub place: usize,
+    pub name: u32,
+    /// That of its tensors; unknown if it has none.
+    pub device: LogicalDevice,
+    /// The observer's own.
+    pub flags: u32,
+    /// Whether beginning and end are recorded, and not only its tensors.
+    pub is_wanted: bool,
+}
+
+/// A tensor an operator is given, or gives.
+#[derive(Clone, Copy)]
+pub struct Access<'a> {
+    pub mode: AccessMode,
+    pub device: LogicalDevice,
+    pub address: DevAddr,
+    pub size: u64,
+    pub storage: DevAddr,
+    pub dtype: i32,
+    pub dimensions: &'a [i64],
+}
+
+/// Operators outside of tracing explain nothing within it.
+#[inline(always)]
+pub fn is_traced() -> bool {
+    control::is_tracing()
+}
+
+/// Whether a call whose object has `place` is made within an operator that has begun and not ended. One that was left by a jump, and
+/// never ends, is told by its place or by what is there now.
+#[inline(always)]
+pub fn is_inside(place: usize) -> bool {
+    // SAFETY: the slot is the thread's own; the place is on its stack.
+    unsafe {
+        let open = &(*slot::current()).operator;
+        open.place != 0 && open.place != place && is_within(place, open.place, open.word)
+    }
+}
+
+/// An operator begins. `text` is its name, asked for once in each lane; `tensors` says what it is given.
+#[inline]
+pub fn begin<T: AsRef<[u8]>>(
+    guard: &Guard<'_>,
+    operator: &Operator,
+    text: impl FnOnce() -> T,
+    tensors: impl FnOnce(&mut Tensors<'_>),
+) {
+    static SEQUENCE: AtomicU64 = AtomicU64::new(1);
+    let Operator { place, name, device, flags, is_wanted } = *operator;
+    note_visible_devices(guard);
+    let sequence = SEQUENCE.fetch_add(1, Relaxed);
+    let entry = if is_wanted { guard.python_only() } else { guard.no_stack() };
+    record(entry, 1, |lane, ticks, stack| {
+        if !define(lane, ticks, name, text) {
+            lane.writer.lose(1);
+            return;
+        }
+        if is_wanted {
+            lane.writer.extended_event(ticks, &Extended::AtenOperatorStart { sequence, device, name, stack });
+        }
+        tensors(&mut Tensors { lane, ticks, name });
+    });
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own, and the word at the place is that of an object on its stack.
+    unsafe { (*slot).operator = OpenOperator { place, word: *(place as *const usize), sequence, name, flags } };
+}
+
+/// The operator whose call has this place, if it is the one that has begun; from here on it is not at work any more.
+#[inline(always)]
+pub fn ending(place: usize) -> Option<Begun> {
+    let slot = slot::current();
+    // SAFETY: the slot is the thread's own.
+    unsafe {
+        let OpenOperator { place: open, sequence, name, flags, .. } = (*slot).operator;
+        if open != place || open == 0 {
+            return None;
+        }
+        (*slot).operator.place = 0;
+        Some(Begun { sequence, name, flags })
+    }
+}
+
+/// An operator ends. `tensors` says what it gives.
+#[inline]
+pub fn end(guard: &Guard<'_>, begun: Begun, is_wanted: bool, tensors: impl FnOnce(&mut Tensors<'_>)) {
+    record(guard.no_stack(), 1, |lane, ticks, _| {
+        tensors(&mut Tensors { lane, ticks, name: begun.name });
+        if is_wanted {
+            lane.writer.extended_event(ticks, &Extended::AtenOperatorEnd { sequence: begun.sequence });
+        }
+    });
+}
+
+/// Where the tensors of an operator are told.
+pub struct Tensors<'l> {
+    lane: &'l mut Lane,
+    ticks: u64,
+    name: u32,
+}
+
+impl Tensors<'_> {
+    #[inline]
+    pub fn access(&mut self, access: &Access<'_>) {
+        /// Nobody asks in which order a tensor's elements are.
+        const FORMAT: i32 = -1;
+        let Access { mode, device, address, size, storage, dtype, dimensions } = *access;
+        let (name, format) = (self.name, FORMAT);
+        let record = Extended::AtenAccess { mode, name, device, address, size, storage, dtype, format, dimensions };
+        self.lane.writer.extended_event(self.ticks, &record);
+    }
+}
+
+/// Says in the lane what a number stands for, if it was not said yet. `false` if it cannot be.
+#[inline(always)]
+fn define<T: AsRef<[u8]>>(lane: &mut Lane, ticks: u64, name: u32, text: impl FnOnce() -> T) -> bool {
+    let known = |lane: &mut Lane| lane.aten_names()?.place(name).map(|(word, bit)| *word & bit != 0);
+    match known(lane) {
+        Some(true) => return true,
+        None => return false,
+        Some(false) => {}
+    }
+    lane.writer.definition(ticks, &Extended::AtenName { id: name, text: text().as_ref() });
+    if lane.writer.has_dropped() {
+        return false;
+    }
+    if let Some((word, bit)) = lane.aten_names().and_then(|names| names.place(name)) {
+        *word |= bit;
+    }
+    true
+}
+
+/// torch is not as any version we know.
+#[cold]
+pub fn note_unknown_torch() {
+    if let Some(process) = process::ensure() {
+        process.note(notes::TORCH_UNKNOWN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_a_bit_of_its_own_and_beyond_the_last_there_is_none() {
+        let mut names = DefinedNames([0; MOST_NAMES / 64]);
+        for name in [0, 63, 64, MOST_NAMES as u32 - 1] {
+            let (word, bit) = names.place(name).unwrap();
+            assert_eq!(*word & bit, 0);
+            *word |= bit;
+        }
+        assert_eq!(names.0.iter().map(|word| word.count_ones()).sum::<u32>(), 4);
+        assert!(names.place(MOST_NAMES as u32).is_none());
+    }
+
+    #[test]
+    fn what_is_called_within_an_operator_is_inside_it_until_it_ends_or_is_left() {
+        let mut stack = [7usize, 9];
+        let (inner, outer) = (&raw const stack[0] as usize, &raw const stack[1] as usize);
+        assert!(!is_inside(inner));
+        let open = OpenOperator { place: outer, word: 9, sequence: 3, name: 5, flags: 1 };
+        // SAFETY: the slot is this thread's.
+        unsafe { (*slot::current()).operator = open };
+        assert!(is_inside(inner));
+        assert_eq!(ending(inner), None);
+        assert_eq!(ending(outer), Some(Begun { sequence: 3, name: 5, flags: 1 }));
+        assert!(!is_inside(inner) && ending(outer).is_none());
+        // One that was left: another object is at its place.
+        // SAFETY: as above.
+        unsafe { (*slot::current()).operator = open };
+        // SAFETY: the word is ours.
+        unsafe { (&raw mut stack[1]).write_volatile(8) };
+        assert!(!is_inside(inner));
+        // SAFETY: as above.
+        unsafe { (*slot::current()).operator = OpenOperator { place: inner, word: 7, ..open } };
+        assert!(!is_inside(outer), "further out on the stack");
+    }
+}

@@ -1,0 +1,5 @@
+"""`python -m msmemscope`: the command."""
+
+from ._command import main
+
+main()

@@ -1,0 +1,116 @@
+"""Which module runs, and where it stands in the model: windows around each forward, for every module there is.
+
+By torch's own hooks for all modules. They are Python code once a call of a module, not once an operator.
+"""
+
+import sys
+import threading
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import labels, notes, tracing
+from .labels import DETAIL_2, PHASE
+
+_FORWARD = ((PHASE, "forward"),)
+
+#: Is told a model, by its outermost module, when it is first called, and the tensors of its arguments at the end of each call.
+SeeModel = Callable[[Any], None]
+SeeInputs = Callable[[Any, Any], None]
+
+
+class _Running(threading.local):
+    """The modules whose forward this thread is in, outermost first, each with the labels that were begun for it."""
+
+    def __init__(self) -> None:
+        self.stack: List[Tuple[int, labels.Labels]] = []
+
+
+_running = _Running()
+#: By the module's identity, which is whose it is only as long as the reference says so.
+_paths: Dict[int, Tuple["weakref.ref[Any]", str]] = {}
+
+
+class _Seen:
+    model: Optional[SeeModel] = None
+    inputs: Optional[SeeInputs] = None
+
+
+def install(torch: Any, see_model: SeeModel, see_inputs: SeeInputs) -> List[Any]:
+    """Gives what takes the hooks off again."""
+    _Seen.model, _Seen.inputs = see_model, see_inputs
+    module = sys.modules["torch.nn.modules.module"]
+    return [
+        module.register_module_forward_pre_hook(_before),
+        module.register_module_forward_hook(_after, with_kwargs=True, always_call=True),
+    ]
+
+
+def forget() -> None:
+    """Ends what this thread has begun; paths are found anew."""
+    _Seen.model = _Seen.inputs = None
+    _unwind(0)
+    _paths.clear()
+
+
+def path_of(module: Any) -> Optional[str]:
+    known = _paths.get(id(module))
+    return known[1] if known is not None and known[0]() is module else None
+
+
+def _before(module: Any, args: Any) -> None:
+    if tracing.is_compiling():
+        return
+    try:
+        _begin(module)
+    except Exception as error:
+        notes.failed("finding the path of a module", error)
+
+
+def _begin(module: Any) -> None:
+    stack = _running.stack
+    if stack and stack[0][0] == id(module):
+        # A forward that was left by something else than an error (an interrupt) is not told.
+        _unwind(0)
+    path = path_of(module)
+    if not stack:
+        if path is None or "." in path:
+            path = _learn(module)
+        wanted: labels.Labels = (*_FORWARD, (DETAIL_2, path))
+    else:
+        wanted = ((DETAIL_2, path if path is not None else type(module).__name__),)
+    labels.begin(wanted)
+    stack.append((id(module), wanted))
+
+
+def _learn(root: Any) -> str:
+    """The paths of all modules of a model; its outermost goes by the name of its class."""
+    for path, module in root.named_modules():
+        if path and path_of(module) is None:
+            _paths[id(module)] = (weakref.ref(module), path)
+    name = type(root).__name__
+    _paths[id(root)] = (weakref.ref(root), name)
+    if _Seen.model is not None:
+        _Seen.model(root)
+    return name
+
+
+def _after(module: Any, args: Any, *more: Any) -> None:
+    """Called with the keywords and the result; after an error with no result alone."""
+    if tracing.is_compiling():
+        return
+    try:
+        stack = _running.stack
+        place = next((place for place in range(len(stack) - 1, -1, -1) if stack[place][0] == id(module)), None)
+        if place is None:
+            return
+        _unwind(place)
+        if place == 0 and len(more) == 2 and _Seen.inputs is not None:
+            _Seen.inputs(args, more[0])
+    except Exception as error:
+        notes.failed("the end of a module's forward", error)
+
+
+def _unwind(depth: int) -> None:
+    stack = _running.stack
+    while len(stack) > depth:
+        labels.end(stack.pop()[1])
