@@ -99,6 +99,18 @@ class Analyzers(ReadingCase):
                 self.assertEqual(report.to_dict(), json.loads(document))
                 self.assertEqual([leak.bytes for leak in report.leaks if leak.bytes > 1000], [1_000_001])
 
+    def test_the_manual_s_code_runs_as_it_is_written(self) -> None:
+        os.mkdir(os.path.join(self.directory, "user"))
+        with open(self.places["csv"]) as file, open(os.path.join(self.directory, "user", "memscope.csv"), "w") as copy:
+            copy.write(file.read().replace('"check"', '"test"'))
+        ended = self.run_program(
+            """
+import msmemscope
+msmemscope.check_leaks(input_path="user/memscope.csv",mstx_info="test",start_index=0)
+"""
+        )
+        self.assertRegex(ended.out, r'leaks of cpu between marks 0 to 2 of "test" .*: 976.6 KiB in \d+ block')
+
     def test_recording_csv_and_db_come_to_the_same(self) -> None:
         found = {}
         for form, place in self.places.items():
