@@ -6,6 +6,8 @@ import msmemscope as _msmemscope
 from msmemscope import (
     MemScopeError,
     MemScopeWarning,
+    RecordFunction,
+    TakeSnapshot,
     __version__,
     cleanup_framework_hooks,
     config,
@@ -15,11 +17,12 @@ from msmemscope import (
     start,
     step,
     stop,
+    take_snapshot,
     wait,
 )
 from msmemscope._recording import use_brand as _use_brand
 
-from . import mstx
+from . import describe, mstx
 
 if TYPE_CHECKING:
     from msmemscope import (
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
 __all__ = [
     "MemScopeError",
     "MemScopeWarning",
+    "RecordFunction",
     "Run",
+    "TakeSnapshot",
     "__version__",
     "analyze",
     "analyzer",
@@ -45,6 +50,7 @@ __all__ = [
     "check_leaks",
     "cleanup_framework_hooks",
     "config",
+    "describe",
     "get_analyzer_config",
     "init_framework_hooks",
     "list_analyzers",
@@ -56,6 +62,7 @@ __all__ = [
     "start",
     "step",
     "stop",
+    "take_snapshot",
     "wait",
 ]
 

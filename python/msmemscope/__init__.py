@@ -18,10 +18,12 @@ traces. Recordings and dump files are read and analyzed on any machine.
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-from . import mstx
+from . import describe, mstx
+from ._function import RecordFunction
 from ._native import MemScopeError, __version__
 from ._reading import open, record
 from ._recording import MemScopeWarning, config, start, step, stop, wait
+from ._snapshot import TakeSnapshot, take_snapshot
 from .frameworks import cleanup_framework_hooks, init_framework_hooks
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 __all__ = [
     "MemScopeError",
     "MemScopeWarning",
+    "RecordFunction",
     "Run",
+    "TakeSnapshot",
     "__version__",
     "analyze",
     "analyzer",
@@ -40,6 +44,7 @@ __all__ = [
     "check_leaks",
     "cleanup_framework_hooks",
     "config",
+    "describe",
     "get_analyzer_config",
     "init_framework_hooks",
     "list_analyzers",
@@ -51,6 +56,7 @@ __all__ = [
     "start",
     "step",
     "stop",
+    "take_snapshot",
     "wait",
 ]
 

@@ -7,8 +7,9 @@ import warnings
 from types import ModuleType
 from typing import Callable, Dict, List, Optional
 
-from . import _native
+from . import _native, _users_mstx
 from ._native import MemScopeError, Settings
+from .describe import tell_open_labels
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
@@ -30,6 +31,8 @@ class _Recording:
         self.settings: Optional[Settings] = None
         #: What the recording that has begun was configured with.
         self.begun_with: Optional[Dict[str, str]] = None
+        #: It has no span yet, only snapshots.
+        self.is_only_prepared = False
         #: Between `start()` and `stop()`.
         self.is_open = False
         #: Whether frameworks that allocate from now on find the recorder.
@@ -103,7 +106,9 @@ def config(
     with _recording.lock:
         settings = Settings(_recording.brand, list(words.items()))
         if _recording.begun_with is not None:
-            if words != _recording.begun_with:
+            if words != _recording.begun_with and _recording.is_only_prepared:
+                _warn(["the recording has begun with take_snapshot(), and its settings stand; call config() before it"])
+            elif words != _recording.begun_with:
                 raise MemScopeError(
                     "the recording has begun, and its settings stand; call config() before the first start()"
                 )
@@ -141,15 +146,32 @@ def start() -> None:
             notes = []
         settings = _recording.settle()
         notes += _recording.announce(settings)
+        is_new = not _native.is_recording()
         notes += _native.start(settings, _PACKAGE)
         _recording.begun_with = _recording.words
         decompose = settings.decompose
-        _recording.is_open = True
+        _recording.is_open, _recording.is_only_prepared = True, False
+    if is_new:
+        tell_open_labels()
+        _users_mstx.see()
     _warn(notes)
     if decompose:
         from .frameworks import registry
 
         registry.begin()
+
+
+def prepare() -> None:
+    """Brings the recorder into the process, if it is not there yet, and begins no span."""
+    with _recording.lock:
+        if _recording.begun_with is not None:
+            return
+        settings = _recording.settle()
+        notes = _recording.announce(settings) + _native.prepare(settings, _PACKAGE)
+        _recording.begun_with = _recording.words
+        _recording.is_only_prepared = True
+    tell_open_labels()
+    _warn(notes)
 
 
 def stop() -> None:
@@ -176,7 +198,10 @@ def step() -> None:
 
 
 def wait() -> None:
-    """Waits until the files of all spans that have ended are written."""
+    """Waits until the files of all spans that have ended are written.
+
+    Raises `MemScopeError`, which says how to get them, if they cannot be written or the process that writes them is gone.
+    """
     _native.wait()
 
 

@@ -16,7 +16,16 @@ from typing import Dict, List
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLDEST = (3, 9)
 #: What may differ from one interpreter to the next.
-OF_INTERPRETER = ["test_analyzer", "test_attach", "test_command", "test_devices", "test_package", "test_reading", "test_record"]
+OF_INTERPRETER = [
+    "test_analyzer",
+    "test_attach",
+    "test_command",
+    "test_describe",
+    "test_devices",
+    "test_package",
+    "test_reading",
+    "test_record",
+]
 PROGRAM = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
 
 

@@ -173,6 +173,8 @@ impl SystemKind {
 pub const HOST_DEVICE: u32 = 10_000;
 /// In every numbering: the device nobody said.
 pub const UNKNOWN_DEVICE: u32 = 9_999;
+/// In a snapshot: each NPU whose memory was seen.
+pub const ALL_DEVICES: u32 = 9_998;
 
 /// An address in the program's own memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -234,6 +236,7 @@ pub struct LogicalDevice(pub u32);
 
 impl LogicalDevice {
     pub const UNKNOWN: LogicalDevice = LogicalDevice(UNKNOWN_DEVICE);
+    pub const ALL: LogicalDevice = LogicalDevice(ALL_DEVICES);
 }
 
 /// A device as those number it who hand out its memory: it says nothing without the [`Space`].
@@ -331,16 +334,20 @@ pub enum LabelLevel {
     Detail2 = 4,
     /// The user's own, as deep as they are nested.
     User = 5,
+    /// Not in the text: what the thread is about (`forward`, `backward`, `optimizer`), from which readers conclude what memory
+    /// is for.
+    Phase = 6,
 }
 
 impl LabelLevel {
-    pub const ALL: [LabelLevel; 6] = [
+    pub const ALL: [LabelLevel; 7] = [
         LabelLevel::Framework,
         LabelLevel::Component,
         LabelLevel::Process,
         LabelLevel::Detail1,
         LabelLevel::Detail2,
         LabelLevel::User,
+        LabelLevel::Phase,
     ];
 
     pub fn from_code(code: u8) -> Option<LabelLevel> {

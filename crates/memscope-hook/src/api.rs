@@ -87,6 +87,8 @@ pub mod label_level {
     pub const DETAIL_2: u8 = 4;
     /// The user's own, of which any number may be open.
     pub const USER: u8 = 5;
+    /// In no text: the phase of a training that the thread is in.
+    pub const PHASE: u8 = 6;
 }
 
 /// Who was refused host memory, as in the recording.
@@ -103,6 +105,10 @@ pub mod host_call {
     pub const MMAP: u8 = 9;
     pub const MREMAP: u8 = 10;
 }
+
+/// The name of a range of mstx that is not recorded, but has a number all the same: whoever asks for it learns whether his copy of mstx
+/// leads to the recorder.
+pub const MSTX_PROBE: &str = "msmemscope: who is there";
 
 pub const API_VERSION: u32 = 2;
 

@@ -22,7 +22,9 @@ mod library;
 mod stub;
 mod types;
 
-pub use api::{ALREADY_BEGUN, API_VERSION, Api, Attachment, BEGUN, REFUSED, ToldMemory, host_call, label_level};
+pub use api::{
+    ALREADY_BEGUN, API_VERSION, Api, Attachment, BEGUN, MSTX_PROBE, REFUSED, ToldMemory, host_call, label_level,
+};
 pub use types::{Answer, Callback, Entry, Word};
 #[doc(hidden)]
 pub use types::{answers, bytes, c_name, is_word};

@@ -16,7 +16,7 @@ use crate::labels::{Labels, LateOwners, Windows};
 use crate::lane::Lane;
 use crate::operators::{OpenAtbOperator, OpenAtenOperator, OpenOperators};
 use crate::ranges::{OpenRanges, ThreadDevices};
-use crate::refusals::Refusals;
+use crate::refusals::{self, Refusals};
 use crate::selection::Gate;
 use crate::task_log::{TaskLogReader, is_of_task_log};
 use crate::trace::{Status, TraceSink};
@@ -98,8 +98,8 @@ impl Delivery {
         }
         if self.labels.collects() {
             match event.action {
-                Action::Malloc => self.labels.allocated(event.block.id),
-                Action::Free => self.labels.freed(event.block.id),
+                Action::Malloc => self.labels.allocated(&event.block),
+                Action::Free => self.labels.freed(&event.block, &mut self.owners),
             }
         }
         event.selection = self.gate.select(event);
@@ -345,7 +345,7 @@ impl Replay {
             });
             let time = self.timeline.time_near(ticks, &mut self.stretch);
             let now = self.moment(time, thread, stack);
-            self.delivery.labels.current = pending.windows.of(thread);
+            self.delivery.labels.turn_to(thread, pending.windows.of(thread));
             let more = if is_of_host(kind) {
                 if self.refusals.is_unanswered()
                     && matches!(kind, EventKind::HostAlloc { .. } | EventKind::HostMap { .. })
@@ -435,7 +435,7 @@ impl Replay {
             self.searches = self.searches.saturating_add(other as u32 + 1);
             let stack = pending.lane.stack(found.stack, &mut self.stacks).unwrap_or_else(|rest| rest);
             let now = self.moment(time, found.thread, stack);
-            self.delivery.labels.current = pending.windows.of(found.thread);
+            self.delivery.labels.turn_to(found.thread, pending.windows.of(found.thread));
             if was_next && !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else {
@@ -580,6 +580,9 @@ impl Replay {
             }
             EventKind::System { kind, value } => self.enter_system(now, kind, value, sink),
             EventKind::Snapshot { device, .. } => {
+                if device == LogicalDevice::ALL {
+                    return self.snapshot_of_all(now, lane.text(), sink);
+                }
                 let device = self.snapshot_device(device, now.thread);
                 self.snapshot(now, device, lane.text(), sink)
             }
@@ -639,7 +642,11 @@ impl Replay {
             EventKind::ToldSnapshot { device, reserved, max_reserved, allocated, max_allocated, free, total } => {
                 let device = self.snapshot_device(device, now.thread);
                 let of_device = Some(DeviceRoom { free: free.min(total), total });
-                let memory = SnapshotMemory { reserved, max_reserved, allocated, max_allocated, of_device };
+                let mut memory = SnapshotMemory { reserved, max_reserved, allocated, max_allocated, of_device };
+                if device == Device::Cpu {
+                    let booked = refusals::snapshot(device, &self.books);
+                    (memory.allocated, memory.max_allocated) = (booked.allocated, booked.max_allocated);
+                }
                 self.told_snapshot(now, device, lane.text(), memory, sink)
             }
             // Booked before, with the lane they belong to.

@@ -5,6 +5,7 @@
 //! * [`libraries`]: brings the recording libraries into the running process.
 //! * [`table`]: talks to the recorder through its C table, which is found by `dlsym` and never linked.
 //! * [`side_keeper`]: the process beside this one that exports and reports, and the wait for it at the end.
+//! * [`text`]: texts of Python, without a copy.
 //! * [`recording`]: all of it in the right order.
 //! * [`own`]: where the recording of this process is.
 //! * [`reading`]: recordings and dump files, read and analyzed.
@@ -19,6 +20,7 @@ mod recording;
 mod settings;
 mod side_keeper;
 mod table;
+mod text;
 
 use pyo3::pymodule;
 
@@ -37,6 +39,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("MSTX_PROBE", memscope_hook::MSTX_PROBE)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("EVENTS", PyTuple::new(module.py(), words::EVENTS.map(|event| event.text()))?)?;
         module.add("POOLS", PyTuple::new(module.py(), words::POOLS.map(|pool| pool.name()))?)?;
@@ -58,7 +61,7 @@ mod _native {
     #[pymodule_export]
     use super::reading::recording::Recording;
     #[pymodule_export]
-    use super::recording::{announce, mark, range_end, range_start, start, step, stop, wait};
+    use super::recording::{announce, is_recording, mark, prepare, range_end, range_start, start, step, stop, wait};
     #[pymodule_export]
     use super::settings::Settings;
 }

@@ -7,8 +7,10 @@ use memscope_session::record_config::{RecordConfig, new_run_id, utc_offset};
 use memscope_session::settings::{NpuSelection, Settings as RunSettings};
 use memscope_session::{environment, output_dir};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::side_keeper::{self, Answer};
+use crate::text::utf8;
 use crate::{MemScopeError, libraries, own, settings::Settings, table};
 
 /// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
@@ -22,6 +24,20 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
     (api.start)();
     own::count_start();
     Ok(notes)
+}
+
+/// The same without a span: for what is recorded whether tracing is on or not.
+#[pyfunction]
+pub(crate) fn prepare(py: Python<'_>, settings: &Settings, package: PathBuf) -> PyResult<Vec<String>> {
+    let mut notes = Vec::new();
+    py.detach(|| begin(&settings.settings, &package, &mut notes)).map_err(MemScopeError::new_err)?;
+    Ok(notes)
+}
+
+/// Whether a recording has begun, by whomever.
+#[pyfunction]
+pub(crate) fn is_recording() -> bool {
+    table::find().is_some_and(|api| tell(api, b"") == ALREADY_BEGUN)
 }
 
 /// Lets frameworks that allocate from now on find the recorder, which records nothing yet. Says whether they could not before.
@@ -60,35 +76,33 @@ pub(crate) fn step() {
 pub(crate) fn wait(py: Python<'_>) -> PyResult<()> {
     /// Between two looks at what the user presses.
     const PATIENCE_MS: i32 = 100;
-    if !side_keeper::ask() {
-        return Ok(());
-    }
+    let mut answer = side_keeper::ask();
     loop {
-        match py.detach(|| side_keeper::hear(PATIENCE_MS)) {
+        match answer {
             Answer::Done => return Ok(()),
             Answer::NotYet => py.check_signals()?,
-            Answer::Gone => {
-                return Err(MemScopeError::new_err(
-                    "the process that writes the files has ended; the recording is kept, write them with: msmemscope export",
-                ));
-            }
+            Answer::Unwritten | Answer::Gone => return Err(MemScopeError::new_err(side_keeper::complaint(answer))),
         }
+        answer = py.detach(|| side_keeper::hear(PATIENCE_MS));
     }
 }
 
 #[pyfunction]
-pub(crate) fn mark(message: &str) {
+pub(crate) fn mark(message: &Bound<'_, PyString>) -> PyResult<()> {
+    let message = utf8(message)?;
     if let Some(api) = table::find() {
         // SAFETY: bytes with their length.
         unsafe { (api.mark)(message.as_ptr(), message.len()) };
     }
+    Ok(())
 }
 
 /// The range's number; 0 where nothing records.
 #[pyfunction]
-pub(crate) fn range_start(message: &str) -> u64 {
+pub(crate) fn range_start(message: &Bound<'_, PyString>) -> PyResult<u64> {
+    let message = utf8(message)?;
     // SAFETY: bytes with their length.
-    table::find().map_or(0, |api| unsafe { (api.range_start)(message.as_ptr(), message.len()) })
+    Ok(table::find().map_or(0, |api| unsafe { (api.range_start)(message.as_ptr(), message.len()) }))
 }
 
 #[pyfunction]
@@ -112,8 +126,8 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
         // The command that started the program keeps the run, or an earlier start() has begun.
         return Ok(api);
     }
-    output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| error.to_string())?;
-    output_dir::prepare(&settings.output_dir).map_err(|error| error.to_string())?;
+    output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| in_words(&error))?;
+    output_dir::prepare(&settings.output_dir).map_err(|error| in_words(&error))?;
     let found = find_libraries(package, settings.devices.cpu)?;
     let attachment = libraries::attach(&found)?;
     let api = table::find().ok_or("the recording library was loaded and is not found")?;
@@ -131,8 +145,7 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
         }
     }
     notes.extend(attachment.and_then(|attachment| what_may_be_missing(&attachment, settings.devices.cpu)));
-    let log = settings.output_dir.join(format!("{}_{}.log", settings.brand.name(), std::process::id()));
-    if let Err(error) = side_keeper::start(&command_of(package), settings.brand, &text, &log) {
+    if let Err(error) = side_keeper::start(&command_of(package), settings.brand, &text, &settings.output_dir) {
         notes.push(format!(
             "the process that writes the files cannot be started: {error}; write them afterwards with: {} export {}",
             settings.brand.name(),
@@ -140,6 +153,11 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
         ));
     }
     Ok(api)
+}
+
+/// Options of the command are keywords here.
+fn in_words(error: &dyn std::error::Error) -> String {
+    error.to_string().replace("--output", "output=")
 }
 
 fn command_of(package: &Path) -> PathBuf {

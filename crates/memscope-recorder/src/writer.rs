@@ -142,6 +142,17 @@ impl Writer {
         }
     }
 
+    /// [`Writer::extended_event`] for events that are frequent: made where it is called, of one record's code alone.
+    #[inline(always)]
+    pub(crate) fn frequent_event(&mut self, ticks: u64, record: &Extended<'_>) {
+        if !self.make_room(record.room_in_place()) {
+            return self.lose(1);
+        }
+        // SAFETY: the window has the room the record asks for.
+        let end = unsafe { encode::extended_in_place(self.cursor as *mut u8, &mut self.last, ticks, record) };
+        self.commit_events(slot::current(), end, 1, 0);
+    }
+
     /// Writes a record that later ones refer to.
     pub(crate) fn definition(&mut self, ticks: u64, record: &Extended<'_>) {
         match self.encode_extended(ticks, record) {

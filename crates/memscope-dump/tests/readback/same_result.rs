@@ -10,8 +10,8 @@ use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, e
 use memscope_model::{Outcome, Process};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::{
-    AccessMode, HOST_DEVICE, HostCall, LaneNumber, Phase, Protection, Space, SpoolBuilder, SystemKind, TaskLogLine,
-    TensorOwner,
+    AccessMode, HOST_DEVICE, HostCall, LabelLevel, LaneNumber, Phase, Protection, Space, SpoolBuilder, SystemKind,
+    TaskLogLine, TensorOwner,
 };
 use proptest::prelude::*;
 use std::fs;
@@ -41,6 +41,7 @@ enum Step {
     Launch { device: u32, name: u64, task: u32, runs: bool },
     Operator { slot: u64, path: String, name: String, node: u32 },
     Aten { slot: u64, name: u32, node: u32 },
+    Label { deed: u8, level: usize, label: u32, address: u64 },
 }
 
 const SPACES: [Space; 8] = [
@@ -101,6 +102,8 @@ fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
         2 => (0u64..8, paths(), texts(), node.clone())
             .prop_map(|(slot, path, name, node)| Step::Operator { slot, path, name, node }),
         2 => (0u64..8, 0u32..3, node).prop_map(|(slot, name, node)| Step::Aten { slot, name, node }),
+        4 => (0u8..4, 0usize..6, 0u32..4, prop_oneof![0u64..12, 1000u64..1008])
+            .prop_map(|(deed, level, label, address)| Step::Label { deed, level, label, address }),
     ];
     // Steps of different threads are further apart than events that are put right when they contradict each other; some of
     // one thread share a moment.
@@ -123,6 +126,14 @@ fn build(steps: &[(usize, u64, Step)], spool: &mut SpoolBuilder) {
         spool.both(lane, 7, 4, 6).both(lane, 8, 2, 5);
         // The third is never told.
         spool.aten_name(lane, 0, "aten::add.Tensor").aten_name(lane, 1, "empty, \"a\"\n");
+    }
+    // The last is never told.
+    for lane in lanes {
+        spool.label_name(lane, 0, "model").label_name(lane, 1, "a, \"b\"\n{c}").label_name(
+            lane,
+            2,
+            "\u{6743}\u{91cd}@layer",
+        );
     }
     // Hashes of names; the last is never told.
     for (hash, name) in [(1, "MatMul"), (2, "Add, \"fused\"")] {
@@ -230,6 +241,15 @@ fn write_step(
             let kernel = format!("{path}/0_AddKernel/before");
             spool.kernel(lane, ticks, Phase::Start, 0, &kernel).kernel(lane, ticks, Phase::End, 0, &kernel);
             spool.operator_end(lane, ticks, number)
+        }
+        Step::Label { deed, level, label, address: slot } => {
+            let level = LabelLevel::ALL[*level];
+            let labelled = if *slot < 1000 { 0x1000 + (slot << 4) } else { address(slot - 1000) + 3 };
+            match deed {
+                0 => spool.label_start(lane, ticks, level, *label),
+                1 => spool.label_end(lane, ticks, level, *label),
+                _ => spool.label_block(lane, ticks, level, *label, labelled),
+            }
         }
         // One inside another, whose output comes after it.
         Step::Aten { slot, name, node } => {

@@ -67,6 +67,15 @@ impl Replay {
         self.told_snapshot(now, device, name, memory, sink)
     }
 
+    /// One of each NPU whose memory was seen.
+    pub(super) fn snapshot_of_all(&mut self, now: Moment, name: &str, sink: &mut dyn TraceSink) -> ControlFlow<()> {
+        let mut devices: Vec<Device> =
+            state::Books::pools(&self.books.view()).iter().map(|usage| usage.device).collect();
+        devices.retain(|device| matches!(device, Device::Npu(_)));
+        devices.dedup();
+        devices.into_iter().try_for_each(|device| self.snapshot(now, device, name, sink))
+    }
+
     /// The device of a snapshot, as the program numbers it.
     pub(super) fn snapshot_device(&self, device: LogicalDevice, thread: u32) -> Device {
         match device {

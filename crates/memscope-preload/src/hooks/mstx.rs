@@ -6,7 +6,7 @@
 //! handles of the one pool that asks for them.
 use crate::recording::{recording, ticks_now};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use memscope_hook::{Callback, Entry};
+use memscope_hook::{Callback, Entry, MSTX_PROBE};
 use memscope_recorder::device::{self, DevAddr, DeviceBlock, Space, SpaceAddr, SpaceDevice};
 use memscope_recorder::{Extended, control, event};
 
@@ -79,7 +79,10 @@ unsafe extern "C" fn on_mark(message: *const c_char, _stream: *mut c_void, entry
 unsafe extern "C" fn on_range_start(message: *const c_char, _stream: *mut c_void, entry: Entry) -> u64 {
     let id = control::new_range();
     // SAFETY: the interface wants a C string.
-    recording(entry, |guard| event(guard, &Extended::RangeStart { id, text: unsafe { text(message) } }));
+    let text = unsafe { text(message) };
+    if text != MSTX_PROBE.as_bytes() {
+        recording(entry, |guard| event(guard, &Extended::RangeStart { id, text }));
+    }
     id
 }
 

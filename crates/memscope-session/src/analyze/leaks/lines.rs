@@ -88,6 +88,11 @@ fn rows(leak: &Leak, leaks: &Leaks, layout: &Layout) -> Vec<String> {
     if let Some(operator) = &leak.operator {
         facts.push(format!("for {operator}"));
     }
+    // A label says more than the pool; where there is no line, it stands in its place.
+    let is_labelled = |owner: &&String| leak.site.is_some() && owner.contains('@') && !owner.starts_with("CANN@");
+    if let Some(owner) = leak.owner.as_ref().filter(is_labelled) {
+        facts.push(format!("labelled {owner}"));
+    }
     let memory = format!("{} {}", device_label(&leak.device), leak.pool);
     let numbers = format!("  {:<7} {memory}: {}  {}", leak.verdict, facts.join(", "), spark(&leak.live_per_step));
     let emphasis = if leak.verdict == Verdict::Grows.word() { Emphasis::Grown } else { Emphasis::Faint };
@@ -139,8 +144,8 @@ fn freed_late(leaks: &Leaks, layout: &Layout) -> Vec<String> {
             bytes(late.growth.bytes_per_step.round() as u64),
             late.growth.last_step
         );
-        let place: Vec<String> = late.site.iter().chain(&late.callers).cloned().collect();
-        format!("{numbers}{}", joined_within(&place, " < ", layout.left(numbers.len())))
+        let (site, owner) = (late.site.as_deref(), late.owner.as_deref());
+        format!("{numbers}{}", place_text(site, &late.callers, None, owner, layout.left(numbers.len())))
     };
     leaks.freed_late.iter().take(SHOWN).map(row).collect()
 }

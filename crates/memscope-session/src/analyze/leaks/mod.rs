@@ -146,6 +146,8 @@ pub struct FreedLate {
     pub pool: &'static str,
     pub site: Option<String>,
     pub callers: Vec<String>,
+    /// Where there is no stack.
+    pub owner: Option<String>,
     pub growth: GrowthTold,
 }
 
@@ -230,7 +232,8 @@ impl Leaks {
                 let growth = teller.growth(&found.growth_of_freed(&site.sources())?);
                 let (site_text, callers) = texts(&site.key.frames, naming);
                 let (device, pool) = (site.key.device.to_string(), site.key.pool.name());
-                Some(FreedLate { device, pool, site: site_text, callers, growth })
+                let owner = ended.outcome.owners.name(site.key.owner).map(str::to_owned);
+                Some(FreedLate { device, pool, site: site_text, callers, owner, growth })
             })
             .collect();
         freed_late.sort_by_key(|late| Reverse(late.growth.bytes));

@@ -1,0 +1,5 @@
+"""As `msmemscope.describe`."""
+
+from msmemscope.describe import describer
+
+__all__ = ["describer"]
