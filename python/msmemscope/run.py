@@ -160,7 +160,7 @@ def _times(value: Tuple[Optional[float], Optional[float]]) -> Tuple[Optional[flo
 class Events:
     """The events of a run, in their order, of one process after the other: those that files have as rows.
 
-    Iterate over it for one `Event` after the other, or over `batches()` for columns, which is three times as fast.
+    Iterate over it for one `Event` after the other, or over `batches()` for columns, which is two to three times as fast.
     """
 
     def __init__(self, recording: Callable[[], Recording], filter: _Filter) -> None:

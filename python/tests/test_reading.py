@@ -91,11 +91,15 @@ class Reading(ReadingCase):
         blocks = {form: [self.comparable(block) for block in self.open(form).blocks] for form in self.places}
         self.assertEqual(blocks["csv"], blocks["db"])
         self.assertEqual(blocks["csv"], blocks["recording"])
+        used = {form: [event.used for event in of_program(self.open(form).events)] for form in self.places}
+        self.assertEqual(used["csv"], used["db"])
+        self.assertEqual(used["csv"], used["recording"])
 
     def comparable(self, thing: Any) -> Dict[str, Any]:
-        """Files number events anew, and rows have times of their own, a nanosecond apart."""
+        """Files number events anew, and rows have times of their own, a nanosecond apart. What is told where tracing begins was
+        there already: in a recording it is in use from the first of it on, in files it comes one by one."""
         told: Dict[str, Any] = thing.to_dict()
-        for key in ("id", "time", "made"):
+        for key in ("id", "time", "made", "used"):
             told.pop(key, None)
         told["freed"] = told.get("freed") is not None
         return told
