@@ -113,25 +113,26 @@ pub fn is_inside(place: usize) -> bool {
     }
 }
 
-/// An operator begins. `text` is its name, asked for once in each lane; `tensors` says what it is given.
+/// An operator begins, and gets its number, 0 if nothing can be recorded. `text` is its name, asked for once in each lane;
+/// `tensors` says what it is given.
 #[inline]
 pub fn begin<T: AsRef<[u8]>>(
     guard: &Guard<'_>,
     operator: &Operator,
     text: impl FnOnce() -> T,
     tensors: impl FnOnce(&mut Tensors<'_>),
-) {
+) -> u64 {
     let Operator { place, name, device, flags, is_wanted } = *operator;
     note_visible_devices(guard);
     let mut sequence = 0;
     let entry = if is_wanted { guard.python_only() } else { guard.no_stack() };
     record(entry, 1, |lane, ticks, stack| {
+        sequence = lane.operators().map_or(0, LaneOperators::number);
         if !define(lane, ticks, name, text) {
             lane.writer.lose(1);
             return;
         }
         if is_wanted {
-            sequence = lane.operators().map_or(0, LaneOperators::number);
             lane.writer.frequent_event(ticks, &Extended::AtenOperatorStart { sequence, device, name, stack });
         }
         tensors(&mut Tensors { lane, ticks, name });
@@ -139,6 +140,7 @@ pub fn begin<T: AsRef<[u8]>>(
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and the word at the place is that of an object on its stack.
     unsafe { (*slot).operator = OpenOperator { place, word: *(place as *const usize), sequence, name, flags } };
+    sequence
 }
 
 /// The operator whose call has this place, if it is the one that has begun; from here on it is not at work any more.

@@ -11,6 +11,7 @@ pub mod oom;
 mod reading;
 mod shares;
 mod text;
+pub mod watch;
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -41,6 +42,7 @@ pub enum Kind {
     Decompose,
     Inefficient,
     Oom,
+    Watch,
 }
 
 impl Kind {
@@ -74,7 +76,7 @@ impl fmt::Debug for Row {
     }
 }
 
-pub static ANALYSES: [Row; 5] = [
+pub static ANALYSES: [Row; 6] = [
     Row {
         kind: Kind::Leaks,
         word: "leaks",
@@ -112,10 +114,18 @@ pub static ANALYSES: [Row; 5] = [
         in_report: |_| true,
         begin: oom::begin,
     },
+    Row {
+        kind: Kind::Watch,
+        word: "watch",
+        answers: "who changed a watched block that was not theirs",
+        // Programs may watch blocks, too.
+        in_report: |_| true,
+        begin: watch::begin,
+    },
 ];
 
 /// Their words, in the order of the table.
-pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inefficient", "oom"];
+pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inefficient", "oom", "watch"];
 
 /// What the user wants of them beyond their names.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -144,23 +154,27 @@ pub trait Running {
 }
 
 /// What is known when a trace is over.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Ended<'e> {
     pub info: &'e TraceInfo,
     pub outcome: &'e Outcome,
+    /// Where it was read from.
+    pub path: &'e Path,
+    /// What the run was asked to watch, in the option's notation.
+    pub watch: Option<String>,
     /// The kernel killed the process for want of memory, as far as can be told.
     pub oom_kill: Option<OomKill>,
 }
 
 impl<'e> Ended<'e> {
     /// `path` is where the trace was read from: what the command noted of the run is beside it.
-    pub fn new(info: &'e TraceInfo, outcome: &'e Outcome, path: &Path) -> Ended<'e> {
+    pub fn new(info: &'e TraceInfo, outcome: &'e Outcome, path: &'e Path) -> Ended<'e> {
         let oom_kill = (info.run_id != 0 && info.exited == Some(false)).then(|| {
             // A name such as `.` has no parent to read from.
             let directory = path.canonicalize().ok()?;
             oom_kills::of_process(directory.parent()?, info.run_id, info.pid, true)
         });
-        Ended { info, outcome, oom_kill: oom_kill.flatten() }
+        Ended { info, outcome, path, watch: info.watch.clone(), oom_kill: oom_kill.flatten() }
     }
 }
 
