@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
 
-    python3 bench/run.py [--quick] [--only pair,py,whole,torch,operators,live,device,reading,export,analyses] [--huge] [--instructions] [--check]
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,operators,live,device,calls,reading,export,analyses,package,watch] [--huge]
+                         [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
 environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to
@@ -20,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import analyses
+import calls
 import devices
 import export
 import figures
@@ -27,12 +29,15 @@ import instructions
 import machine
 import measure
 import operators
+import package
 import reading
 import report
 import tools
+import watch
 from tools import Workload
 
-SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "reading", "export", "analyses")
+SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "calls", "reading", "export", "analyses", "package",
+            "watch")
 # The sections that need the peers and their packages.
 WITH_PEERS = {"pair", "py", "whole", "torch", "operators"}
 
@@ -118,7 +123,7 @@ def set_up(arguments, sections):
     if "analyses" in sections and not arguments.no_setup:
         missing["pandas"] = machine.install_pandas()
     missing["sim"] = None
-    if "device" in sections:
+    if {"device", "watch"} & set(sections):
         failed = None if arguments.no_setup else machine.build_simulated_cann()
         missing["sim"] = failed or devices.unavailable(arguments.sim)
     machine.build_programs()
@@ -199,6 +204,8 @@ def main():
                         + figures.thread_figures(by_name))
         if "live" in by_name:
             all_figures += figures.live_figures(by_name["live"])
+        if "calls" in sections:
+            all_figures += calls.run(stage, repetitions, scratch, arguments.quick)
         if "reading" in sections:
             all_figures += reading.run(stage, repetitions, scratch)
         if "export" in sections:
@@ -206,6 +213,10 @@ def main():
             all_figures += more
         if "analyses" in sections:
             all_figures += analyses.run(stage, repetitions, scratch, arguments.quick, missing["pandas"])
+        if "package" in sections:
+            all_figures += package.run(repetitions, scratch, missing)
+        if "watch" in sections:
+            all_figures += watch.run(stage, arguments.sim, repetitions, scratch, missing["sim"])
         if arguments.huge:
             more, details = export.run_huge(stage, scratch)
             all_figures += more

@@ -22,7 +22,7 @@ from msmemscope import (
 )
 from msmemscope._recording import use_brand as _use_brand
 
-from . import describe, mstx
+from . import describe, mstx, tracer
 
 if TYPE_CHECKING:
     from msmemscope import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         list_analyzers,
         reports,
         run,
+        watcher,
     )
 
 __all__ = [
@@ -63,7 +64,9 @@ __all__ = [
     "step",
     "stop",
     "take_snapshot",
+    "tracer",
     "wait",
+    "watcher",
 ]
 
 _use_brand("msleaks")

@@ -18,7 +18,7 @@ traces. Recordings and dump files are read and analyzed on any machine.
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-from . import describe, mstx
+from . import describe, mstx, tracer
 from ._function import RecordFunction
 from ._native import MemScopeError, __version__
 from ._reading import open, record
@@ -27,7 +27,7 @@ from ._snapshot import TakeSnapshot, take_snapshot
 from .frameworks import cleanup_framework_hooks, init_framework_hooks
 
 if TYPE_CHECKING:
-    from . import analyzer, reports, run
+    from . import analyzer, reports, run, watcher
     from .analyzer import analyze, check_inefficient, check_leaks, get_analyzer_config, list_analyzers
     from .run import Run
 
@@ -57,7 +57,9 @@ __all__ = [
     "step",
     "stop",
     "take_snapshot",
+    "tracer",
     "wait",
+    "watcher",
 ]
 
 #: What a program that only records never needs, and where it is.
@@ -71,6 +73,7 @@ _LATER = {
     "list_analyzers": "analyzer",
     "reports": "reports",
     "run": "run",
+    "watcher": "watcher",
 }
 
 

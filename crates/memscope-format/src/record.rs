@@ -237,6 +237,7 @@ pub struct LogicalDevice(pub u32);
 impl LogicalDevice {
     pub const UNKNOWN: LogicalDevice = LogicalDevice(UNKNOWN_DEVICE);
     pub const ALL: LogicalDevice = LogicalDevice(ALL_DEVICES);
+    pub const HOST: LogicalDevice = LogicalDevice(HOST_DEVICE);
 }
 
 /// A device as those number it who hand out its memory: it says nothing without the [`Space`].
@@ -334,16 +335,20 @@ pub enum LabelLevel {
     Detail2 = 4,
     /// The user's own, as deep as they are nested.
     User = 5,
+    /// Not in the text: what the thread is about (`forward`, `backward`, `optimizer`), from which readers conclude what memory
+    /// is for.
+    Phase = 6,
 }
 
 impl LabelLevel {
-    pub const ALL: [LabelLevel; 6] = [
+    pub const ALL: [LabelLevel; 7] = [
         LabelLevel::Framework,
         LabelLevel::Component,
         LabelLevel::Process,
         LabelLevel::Detail1,
         LabelLevel::Detail2,
         LabelLevel::User,
+        LabelLevel::Phase,
     ];
 
     pub fn from_code(code: u8) -> Option<LabelLevel> {

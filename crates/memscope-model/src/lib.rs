@@ -40,7 +40,9 @@ mod names;
 mod operators;
 mod outcome;
 mod owners;
+mod phases;
 mod process;
+mod python_calls;
 mod ranges;
 mod refusals;
 mod replay;
@@ -52,6 +54,7 @@ mod task_log;
 #[cfg(test)]
 mod tests;
 mod trace;
+pub mod watch;
 
 pub use annotations::{Annotation, Annotations, Inefficiencies};
 pub use directory::{FoundProcesses, find_processes, survey_processes};
@@ -72,6 +75,7 @@ pub use names::{Name, NameId, Names};
 pub use outcome::{OutOfMemory, Outcome, PoolUsage};
 pub use owners::{OwnerId, Owners};
 pub use process::Process;
+pub use python_calls::{PythonCall, PythonCalls};
 pub use stacks::{Code, CodeId, Frame, Module, ModuleId, NodeId, StackId, Stacks, TextId};
 pub use state::State;
 pub use steps::{STEP_TEXT, StepId, StepSource, Steps};

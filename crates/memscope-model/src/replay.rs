@@ -4,12 +4,13 @@ mod aten;
 mod kernels;
 mod labels;
 mod refused;
+mod watch;
 
 use self::kernels::{LogTotals, LogTurn};
 use crate::books::{Books, BooksView, Counts, Handover};
 use crate::device_books::{Allocation, DeviceBooks, Emit};
 use crate::device_numbers::DeviceNumbers;
-use crate::facts::{Damage, Problem, Stopped};
+use crate::facts::{Damage, NothingChosen, Problem, Stopped};
 use crate::host_books::HostBooks;
 use crate::kernel_books::{KernelBooks, TaskId};
 use crate::labels::{Labels, LateOwners, Windows};
@@ -26,7 +27,7 @@ use crate::{
     TraceEvent, state,
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
-use memscope_format::layout::StopReason;
+use memscope_format::layout::{StopReason, notes};
 use memscope_format::record::{LogicalDevice, Phase, Space, SystemKind};
 use memscope_format::settings::RecordSettings;
 use std::cmp::Reverse;
@@ -57,6 +58,7 @@ pub(crate) struct Replay {
     kernels: KernelBooks,
     operators: OpenOperators<OpenAtbOperator>,
     aten_operators: OpenOperators<OpenAtenOperator>,
+    watches: watch::Watches,
     problems: Vec<Problem>,
     damage: Vec<Damage>,
     unknown_records: u64,
@@ -98,8 +100,8 @@ impl Delivery {
         }
         if self.labels.collects() {
             match event.action {
-                Action::Malloc => self.labels.allocated(event.block.id),
-                Action::Free => self.labels.freed(event.block.id),
+                Action::Malloc => self.labels.allocated(&event.block),
+                Action::Free => self.labels.freed(&event.block, &mut self.owners),
             }
         }
         event.selection = self.gate.select(event);
@@ -187,6 +189,7 @@ impl Replay {
             kernels: KernelBooks::default(),
             operators: OpenOperators::default(),
             aten_operators: OpenOperators::default(),
+            watches: watch::Watches::default(),
             problems: Vec::new(),
             damage: spool.damage().iter().cloned().map(Damage::Spool).collect(),
             unknown_records: 0,
@@ -345,7 +348,7 @@ impl Replay {
             });
             let time = self.timeline.time_near(ticks, &mut self.stretch);
             let now = self.moment(time, thread, stack);
-            self.delivery.labels.current = pending.windows.of(thread);
+            self.delivery.labels.turn_to(thread, pending.windows.of(thread));
             let more = if is_of_host(kind) {
                 if self.refusals.is_unanswered()
                     && matches!(kind, EventKind::HostAlloc { .. } | EventKind::HostMap { .. })
@@ -435,7 +438,7 @@ impl Replay {
             self.searches = self.searches.saturating_add(other as u32 + 1);
             let stack = pending.lane.stack(found.stack, &mut self.stacks).unwrap_or_else(|rest| rest);
             let now = self.moment(time, found.thread, stack);
-            self.delivery.labels.current = pending.windows.of(found.thread);
+            self.delivery.labels.turn_to(found.thread, pending.windows.of(found.thread));
             if was_next && !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else {
@@ -521,6 +524,13 @@ impl Replay {
     ) -> Result<ControlFlow<(), bool>, SpoolError> {
         if kind == EventKind::KernelLaunch {
             return Ok(match self.enter_launch(now, pending, sink)? {
+                ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
+                ControlFlow::Break(()) => ControlFlow::Break(()),
+            });
+        }
+        if is_of_watch(kind) {
+            let kernel = self.kernel_of_moment(pending)?;
+            return Ok(match self.enter_watch(now, kind, &pending.lane, kernel, sink) {
                 ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
                 ControlFlow::Break(()) => ControlFlow::Break(()),
             });
@@ -653,6 +663,18 @@ impl Replay {
             EventKind::LabelStart { .. } | EventKind::LabelEnd { .. } | EventKind::LabelBlock { .. } => {
                 ControlFlow::Continue(())
             }
+            // The lane has left them out.
+            EventKind::CallsBegin {}
+            | EventKind::CallFound { .. }
+            | EventKind::Call { .. }
+            | EventKind::ModuleCall { .. }
+            | EventKind::NativeCall { .. }
+            | EventKind::CallEnd {} => ControlFlow::Continue(()),
+            EventKind::WatchBegin { .. }
+            | EventKind::WatchMoment { .. }
+            | EventKind::WatchLook { .. }
+            | EventKind::WatchEnd { .. }
+            | EventKind::WatchProblem { .. } => self.enter_watch(now, kind, lane, 0, sink),
         }
     }
 
@@ -776,7 +798,10 @@ impl Replay {
         outcome.implausible_events += log_totals.foreign;
         outcome.problems.extend(kernels::problems(&self.kernels, &log_totals, spool.process().profiling_taken()));
         if delivery.events > 0 && !self.interrupted {
-            outcome.nothing_chosen = delivery.gate.never_open();
+            // Where calls were asked for, it may have been for them alone.
+            let only_calls = spool.process().notes & notes::CALLS_TRACED != 0;
+            let never_open = delivery.gate.never_open();
+            outcome.nothing_chosen = never_open.filter(|why| !only_calls || *why != NothingChosen::NeverStarted);
         }
         (outcome.reserved_space, outcome.peak_reserved_space) = books.host.reserved.bytes();
         outcome.pools.retain(|usage| devices.contains(usage.device));
@@ -795,6 +820,17 @@ fn is_of_host(kind: EventKind) -> bool {
             | EventKind::HostProtect { .. }
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. }
+    )
+}
+
+fn is_of_watch(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::WatchBegin { .. }
+            | EventKind::WatchMoment { .. }
+            | EventKind::WatchLook { .. }
+            | EventKind::WatchEnd { .. }
+            | EventKind::WatchProblem { .. }
     )
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A text is written once in each lane; the records that follow have its number. Whether it was is known by its hash, so that no
 //! text is kept and none is compared. A place that two texts share costs a second definition, with another number.
+use crate::calls;
 use crate::control;
 use crate::lane::{Lane, record};
 use crate::process;
@@ -14,7 +15,12 @@ use memscope_sys as sys;
 
 /// What the calling thread allocates from here on has this label, until [`end`].
 pub fn start(level: LabelLevel, text: &[u8]) {
-    named(text, |label| Extended::LabelStart { level, label });
+    named(text, |label| {
+        if level == LabelLevel::Phase {
+            note_late_labels();
+        }
+        Extended::LabelStart { level, label }
+    });
 }
 
 /// Ends the innermost label of this level and text.
@@ -25,20 +31,29 @@ pub fn end(level: LabelLevel, text: &[u8]) {
 /// The block around this address has this label.
 pub fn block(address: usize, level: LabelLevel, text: &[u8]) {
     named(text, |label| {
-        // Before the record: a reader that finds it knows that it has to look for labels first.
-        if let Some(process) = process::current() {
-            process.note_once(notes::BLOCK_LABELS);
-        }
+        note_late_labels();
         Extended::LabelBlock { level, label, address: DevAddr(address as u64) }
     });
 }
 
+/// Before the record: a reader that finds it knows that it has to look for labels first.
+fn note_late_labels() {
+    if let Some(process) = process::current() {
+        process.note_once(notes::BLOCK_LABELS);
+    }
+}
+
 /// A piece of code that the program wants to see among the functions begins. Outside of tracing it explains nothing.
 pub fn function_start(text: &[u8]) {
-    if !control::is_tracing() {
+    if !control::is_tracing() && !calls::are_traced() {
         return;
     }
-    named(text, |name| Extended::FunctionStart { name });
+    named(text, |name| {
+        if let Some(process) = process::current() {
+            process.note_once(notes::CALLS_TRACED);
+        }
+        Extended::FunctionStart { name }
+    });
 }
 
 pub fn function_end(text: &[u8]) {

@@ -16,11 +16,13 @@
 //! is out of reach. What a child is to inherit (the settings, whether tracing is on, the count of steps) is ordinary memory.
 //!
 //! What it is not: it calls no hooked function and no device. What devices, pools and frameworks tell ([`device`], [`storage`],
-//! [`kernel`], [`atb`], [`aten`], [`task_log`]) it writes down as its hook has it.
+//! [`kernel`], [`atb`], [`aten`], [`task_log`]) it writes down as its hook has it. What a device holds
+//! ([`watch`]) its hooks read for it.
 #![cfg_attr(not(test), no_std)]
 
 pub mod atb;
 pub mod aten;
+pub mod calls;
 mod claims;
 mod clock;
 mod config;
@@ -41,6 +43,7 @@ mod stacks;
 mod start;
 pub mod storage;
 pub mod task_log;
+pub mod watch;
 mod windows;
 mod writer;
 
@@ -51,6 +54,7 @@ pub use lane::{
 };
 pub use memscope_format::encode::Extended;
 pub use memscope_format::record::{HostCall, Protection};
+pub use memscope_stack::python::{Support, find_function};
 pub use process::{Beginning, begin, initialise, is_host_wanted, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};
 

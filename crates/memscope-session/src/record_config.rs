@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use memscope_format::layout::CONFIG_CAPACITY;
 pub use memscope_format::settings::RecordSettings;
-use memscope_format::settings::{Escaped, Mask, Steps, VERSION};
+use memscope_format::settings::{Escaped, Mask, Steps, VERSION, event};
 
 use crate::brand::Brand;
 use crate::settings::{
@@ -58,6 +58,7 @@ impl<'s> RecordConfig<'s> {
     fn text(&self, run: u64, dir: &[u8]) -> Vec<u8> {
         let Settings { call_stacks, devices, analysis, .. } = &self.settings;
         let number = |number: Option<NonZeroU16>| number.map_or(0, NonZeroU16::get);
+        let traceback = if self.settings.traceback { event::TRACEBACK } else { 0 };
         let steps = Steps::join(&self.settings.steps);
         let watch = self.settings.watch.as_ref().map(|watch| Escaped::escape(&watch.to_string())).unwrap_or_default();
         let settings = RecordSettings {
@@ -71,8 +72,8 @@ impl<'s> RecordConfig<'s> {
             cpu: Some(devices.cpu),
             npus: Some(Mask(devices.npu.mask())),
             level: Some(self.settings.level.bits()),
-            events: Some(self.settings.collected().bits()),
-            dump: Some(self.settings.dump.bits()),
+            events: Some(self.settings.collected().bits() | traceback),
+            dump: Some(self.settings.dump.bits() | traceback),
             analysis: Some(analysis.bits()),
             oom_holders: Some(number(analysis.oom)),
             deferred: Some(self.settings.collect_mode == CollectMode::Deferred),
@@ -82,6 +83,7 @@ impl<'s> RecordConfig<'s> {
             stacks: Some(self.settings.stacks.map_or("", StackForm::word)),
             log_level: Some(self.settings.log_level as u8),
             watch: Some(Escaped::of(&watch)),
+            watch_max_bytes: self.settings.watch_max_bytes,
             attached: self.attached.then_some(true),
             dir: Some(dir),
         };
@@ -108,14 +110,15 @@ impl DecodedConfig {
             steps: record.steps.map(|steps| steps.iter().collect()).unwrap_or_default(),
             devices: Devices { npu: NpuSelection::of_mask(record.npus?.0), cpu: record.cpu? },
             level: LevelSet::of_bits(record.level?),
-            dump: EventSet::of_bits(record.dump?),
-            traceback: false,
+            dump: EventSet::of_bits(record.dump? & !event::TRACEBACK),
+            traceback: record.events? & event::TRACEBACK != 0,
             call_stacks: CallStacks { c: depth(record.c_depth), python: depth(record.python_depth) },
             collect_mode: if record.deferred? { CollectMode::Deferred } else { CollectMode::Immediate },
             analysis: Analysis::of_recording(&record),
             data_format: Format::from_code(record.data_format?)?,
             stacks: record.stacks.and_then(StackForm::from_word),
             watch: record.watch.and_then(|watch| values::watch(&watch.to_string()).ok()),
+            watch_max_bytes: record.watch_max_bytes,
             output_dir: PathBuf::from(OsStr::from_bytes(record.dir?)),
             log_level: LogLevel::of_number(record.log_level?)?,
             max_size: record.max_size.filter(|size| *size != 0),
@@ -145,6 +148,7 @@ mod tests {
             data_format: values::data_format("db").unwrap(),
             stacks: Some(values::stacks("inline").unwrap()),
             watch: Some(values::watch("a;b:2,c%d,full-content").unwrap()),
+            watch_max_bytes: Some(1 << 20),
             output_dir: PathBuf::from("/tmp/a;dir=b"),
             log_level: LogLevel::Info,
             max_size: Some(1 << 30),
@@ -155,9 +159,11 @@ mod tests {
                 devices: Devices::default(),
                 steps: Vec::new(),
                 watch: None,
+                watch_max_bytes: None,
                 max_size: None,
                 ..settings.clone()
             },
+            Settings { traceback: true, ..settings.clone() },
             Settings { stacks: None, analysis: Analysis::NONE, call_stacks: CallStacks::default(), ..settings.clone() },
             settings,
         ] {

@@ -15,8 +15,8 @@
 
 pub use memscope_format::encode::Extended;
 use memscope_format::encode::{self, Deltas, NodeDeltas, Path as CodedPath};
-pub use memscope_format::layout::StopReason;
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
+pub use memscope_format::layout::{StopReason, seal};
 pub use memscope_format::record::{
     AccessMode, HOST_DEVICE, Phase, Protection, Space, SystemKind, TaskLogLine, TensorOwner, TimestampNs,
     UNKNOWN_DEVICE,
@@ -25,6 +25,7 @@ pub use memscope_format::record::{
     DevAddr, FrameRecord, HostAddr, HostCall, LabelLevel, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice,
     StackRef,
 };
+pub use memscope_format::watch;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -477,6 +478,17 @@ impl SpoolBuilder {
     ) -> &mut Self {
         self.note(layout::notes::BLOCK_LABELS);
         self.record(lane, ticks, &Extended::LabelBlock { level, label, address: DevAddr(address) })
+    }
+
+    /// A function written in C, or a class of modules.
+    pub fn call_name(&mut self, lane: LaneNumber, id: u32, text: &str, owner: &str) -> &mut Self {
+        self.definition(lane, &Extended::CallName { id, text: text.as_bytes(), owner: owner.as_bytes() })
+    }
+
+    /// Calls of Python functions were traced.
+    pub fn calls_traced(&mut self) -> &mut Self {
+        self.note(layout::notes::CALLS_TRACED);
+        self
     }
 
     /// `name` is the number of a name that was defined before.

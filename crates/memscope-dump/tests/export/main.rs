@@ -1,6 +1,7 @@
 //! Recordings made to order, exported and read back.
 mod atb;
 mod aten;
+mod calls;
 mod devices;
 mod files;
 mod insight;
@@ -9,3 +10,4 @@ mod queries;
 mod recording;
 mod rows;
 mod stacks;
+mod watch;

@@ -5,10 +5,12 @@ use memscope_testkit::{
     Protection, Space, SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
 };
 
+use memscope_format::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
+
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 10] = [
+pub(crate) const RECIPES: [(&str, Recipe); 13] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
@@ -19,6 +21,9 @@ pub(crate) const RECIPES: [(&str, Recipe); 10] = [
     ("refused", refused),
     ("labels", labels),
     ("storages", storages),
+    ("phases", phases),
+    ("calls", calls),
+    ("watch", watch),
 ];
 
 const SETTINGS: &str = "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;\
@@ -340,6 +345,35 @@ fn aten() -> SpoolBuilder {
     spool
 }
 
+/// Calls of Python functions: found, made, of modules and in C, ended and not, with and without a definition.
+fn calls() -> SpoolBuilder {
+    let mut spool = spool();
+    let (lane, other) = (spool.lane(4711), spool.lane(4712));
+    spool.calls_traced();
+    spool.code(lane, 0, "/train.py", "<module>", 1).code(lane, 300, "/torch/nn/modules/module.py", "_call_impl", 7);
+    for (id, text, owner) in [(0, "Linear", ""), (127, "append", "list"), (u32::MAX, "\u{51fd}", "")] {
+        spool.call_name(lane, id, text, owner);
+    }
+    spool.record(lane, 10, &Extended::CallsBegin {});
+    spool.record(lane, 10, &Extended::CallFound { code: 0 }).record(lane, 10, &Extended::CallFound { code: 300 });
+    let mut ticks = 20;
+    for (number, step) in (0u32..).zip(SIZES.into_iter().take(10)) {
+        let code = [0, 300, 127, 128, u32::MAX][number as usize % 5];
+        spool.record(lane, ticks, &Extended::Call { code });
+        spool.record(lane, ticks + 1, &Extended::ModuleCall { code, class: [0, u32::MAX][number as usize % 2] });
+        spool.record(lane, ticks + 2, &Extended::NativeCall { function: [127, u32::MAX, 5][number as usize % 3] });
+        for end in 0..number % 4 {
+            spool.record(lane, ticks + 3 + u64::from(end), &Extended::CallEnd {});
+        }
+        ticks += 10 + step;
+        if number == 5 {
+            spool.end_generation(lane);
+        }
+    }
+    spool.record(other, 15, &Extended::CallEnd {}).record(other, 16, &Extended::CallsBegin {});
+    spool
+}
+
 /// Host memory that was not to be had.
 fn refused() -> SpoolBuilder {
     let mut spool = spool();
@@ -366,8 +400,10 @@ fn labels() -> SpoolBuilder {
     // The same number is another text in another lane.
     spool.label_name(other, 1, "worker");
     let mut ticks = 10;
+    // The levels there were.
+    let levels = &LabelLevel::ALL[..=LabelLevel::User as usize];
     for (number, size) in (0u32..).zip(SIZES) {
-        let (level, label) = (LabelLevel::ALL[number as usize % LabelLevel::ALL.len()], names[number as usize % 4].0);
+        let (level, label) = (levels[number as usize % levels.len()], names[number as usize % 4].0);
         spool.label_start(lane, ticks, level, label).label_start(other, ticks + 1, LabelLevel::User, 1);
         spool.record(lane, ticks + 2, &Extended::FunctionStart { name: label });
         let address = 0x5000 + (u64::from(number) << 33);
@@ -394,6 +430,25 @@ fn labels() -> SpoolBuilder {
     spool
 }
 
+/// Phases of a training, in the thread that trains and in one that works for it.
+fn phases() -> SpoolBuilder {
+    let mut spool = spool();
+    let (lane, other) = (spool.lane(4711), spool.lane(4712));
+    let names = [(1, "forward"), (2, "backward"), (3, "optimizer"), (4, "something else")];
+    for (id, text) in names {
+        spool.label_name(lane, id, text);
+    }
+    let mut ticks = 10;
+    for (label, _) in names {
+        spool.label_start(lane, ticks, LabelLevel::Phase, label);
+        spool.region(lane, ticks + 1, Space::PtaCaching, 0, 0x1_0000 * u64::from(label), 512);
+        spool.region(other, ticks + 2, Space::PtaCaching, 0, 0x1_0000 * u64::from(label) + 0x8000, 512);
+        spool.label_end(lane, ticks + 3, LabelLevel::Phase, label);
+        ticks += 1000;
+    }
+    spool
+}
+
 /// Storages of tensors, in blocks of the heap and in none, and one that was refused.
 fn storages() -> SpoolBuilder {
     let mut spool = spool();
@@ -415,5 +470,55 @@ fn storages() -> SpoolBuilder {
     spool.device_alloc(lane, 4000, space, 10_000, 0x5000_0000, 4096, 0, 2);
     spool.out_of_memory(lane, 4001, space, 10_000, 1 << 47, 0, 3).end_generation(lane);
     spool.out_of_memory(lane, 4002, space, 10_000, u64::MAX, 0, 0);
+    spool
+}
+
+/// Watched blocks, what was seen of them, and what ended it.
+fn watch() -> SpoolBuilder {
+    let mut spool = spool();
+    let lane = spool.lane(4711);
+    stacks(&mut spool, lane);
+    let pick = |number: u32, of: &[StackRef]| of[number as usize % of.len()];
+    let stacks = [StackRef::NONE, StackRef { c: 1, python: 0 }, StackRef { c: 3, python: 100 }];
+    let mut ticks = 10;
+    for (number, size) in (0u32..).zip(SIZES) {
+        let watch = [0, 1, 127, 128, u32::MAX][number as usize % 5];
+        let name: &[u8] = [b"w".as_slice(), b"", "\u{7b97}\u{5b50}/7_Add".as_bytes()][number as usize % 3];
+        spool.record(
+            lane,
+            ticks,
+            &Extended::WatchBegin {
+                watch,
+                origin: WatchOrigin::ALL[number as usize % 2],
+                flags: number as u8,
+                device: LogicalDevice([0, 9_999, 10_000, u32::MAX][number as usize % 4]),
+                address: DevAddr(0x12c0_0000_0000 + (u64::from(number) << 33)),
+                size,
+                output: watch,
+                checksum: size.rotate_left(17),
+                content: size,
+                stack: pick(number, &stacks),
+                name,
+            },
+        );
+        for (step, phase) in [Phase::Start, Phase::End].into_iter().enumerate() {
+            let source = WatchSource::ALL[number as usize % WatchSource::ALL.len()];
+            let kernel = if source == WatchSource::Kernel { 0x5ab7_fa27_babd_ba77 } else { 0 };
+            let stack = pick(number + step as u32, &stacks);
+            let moment = Extended::WatchMoment { source, phase, operator: size, kernel, stack, name };
+            spool.record(lane, ticks + 1 + step as u64, &moment);
+            let given = GivenFor::ALL[(number as usize + step) % GivenFor::ALL.len()];
+            let look = Extended::WatchLook { watch, given, checksum: !size, content: size };
+            spool.record(lane, ticks + 2 + step as u64, &look);
+        }
+        let reason = WatchEnding::ALL[number as usize % WatchEnding::ALL.len()];
+        spool.record(lane, ticks + 20, &Extended::WatchEnd { watch, reason });
+        let problem = WatchTrouble::ALL[number as usize % WatchTrouble::ALL.len()];
+        spool.record(lane, ticks + 21, &Extended::WatchProblem { problem, value: size });
+        ticks += 1000;
+        if number == 6 {
+            spool.end_generation(lane);
+        }
+    }
     spool
 }
