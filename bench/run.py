@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
 
-    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,device,reading,export,analyses] [--huge] [--instructions] [--check]
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,device,calls,reading,export,analyses] [--huge] [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
 environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to
@@ -20,6 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import analyses
+import calls
 import devices
 import export
 import figures
@@ -31,7 +32,7 @@ import report
 import tools
 from tools import Workload
 
-SECTIONS = ("pair", "py", "whole", "torch", "live", "device", "reading", "export", "analyses")
+SECTIONS = ("pair", "py", "whole", "torch", "live", "device", "calls", "reading", "export", "analyses")
 # The sections that need the peers and their packages.
 WITH_PEERS = {"pair", "py", "whole", "torch"}
 
@@ -194,6 +195,8 @@ def main():
                         + devices.device_figures(by_name) + figures.thread_figures(by_name))
         if "live" in by_name:
             all_figures += figures.live_figures(by_name["live"])
+        if "calls" in sections:
+            all_figures += calls.run(stage, repetitions, scratch, arguments.quick)
         if "reading" in sections:
             all_figures += reading.run(stage, repetitions, scratch)
         if "export" in sections:

@@ -288,6 +288,42 @@ class Described(RecordedCase):
         )
         self.assertEqual(self.of(1000000, 1000250, 1000500, 1000750), ["HOST@window"] * 4)
 
+    def test_named_code_is_among_the_functions_with_the_tracer_and_without(self) -> None:
+        program = """
+            import threading
+            if {traced}: msmemscope.tracer.start()
+            with msmemscope.RecordFunction("before"): pass
+            msmemscope.start()
+            @msmemscope.RecordFunction("forward_pass")
+            def forward():
+                with msmemscope.RecordFunction("layer, \\"1\\""):
+                    raise KeyError
+            for _ in range(3):
+                try: forward()
+                except KeyError: pass
+            thread = threading.Thread(target=msmemscope.RecordFunction("thread")(lambda: None))
+            thread.start(); thread.join()
+            msmemscope.stop()
+            with msmemscope.RecordFunction("after"): pass
+            if {traced}: msmemscope.tracer.stop()
+            """
+        for traced in (False, True):
+            with self.subTest(traced=traced):
+                self.output = os.path.join(self.directory, f"output_{traced}")
+                self.run_described(program.format(traced=traced))
+                rows = self.rows("python_trace")
+                names = [row["FuncInfo"] for row in rows]
+                self.assertEqual((names.count("forward_pass"), names.count('layer, "1"'), names.count("thread")), (3, 3, 1))
+                self.assertNotIn("before", names)
+                self.assertNotIn("after", names)
+                self.assertFalse([name for name in names if "_span.py" in name or "_function.py" in name])
+                outer = [row for row in rows if row["FuncInfo"] == "forward_pass"]
+                inner = [row for row in rows if row["FuncInfo"] == 'layer, "1"']
+                for around, within in zip(outer, inner):
+                    times = (around["StartTime(ns)"], within["StartTime(ns)"], within["EndTime(ns)"], around["EndTime(ns)"])
+                    self.assertEqual(sorted(map(int, times)), list(map(int, times)))
+                self.assertEqual(any("forward" in name and ".py" in name for name in names), traced)
+
     def test_the_command_sees_the_same(self) -> None:
         self.run_program(
             SIZES.replace('msmemscope.config(device="cpu", output=output)\n', "")

@@ -342,11 +342,8 @@ fn after_dashes_nothing_is_touched() {
 
 #[test]
 fn options_without_effect_yet_are_admitted_once() {
-    for (option, part) in [("--watch=a,b", "--watch"), ("--events=alloc,traceback", "traceback")] {
-        let (_, notes) = run(&[option, "prog"]);
-        assert_eq!(notes.len(), 1, "{option}: {notes:?}");
-        assert!(notes[0].contains(part) && notes[0].contains("no effect"), "{option}: {notes:?}");
-    }
+    let (_, notes) = run(&["--watch=a,b", "prog"]);
+    assert!(notes.len() == 1 && notes[0].contains("--watch") && notes[0].contains("no effect"), "{notes:?}");
     let (_, notes) = run(&["--input=/tmp,/tmp", "prog"]);
     assert!(notes.len() == 1 && notes[0].contains("--compare"), "{notes:?}");
 }
@@ -521,12 +518,12 @@ fn sub_commands_and_questions_are_recognised() {
     };
     let sides = |settings: &CompareSettings| {
         let CompareWishes { base, compared, .. } = &settings.wishes;
-        [base, compared].map(|side| (side.path.to_str().unwrap().to_owned(), side.step))
+        [base, compared].map(|side| (side.place.path.to_str().unwrap().to_owned(), side.step))
     };
     let side = |path: &str, step| (path.to_owned(), step);
     let settings = compare(&["--compare", "--input=/tmp，/", "--level=kernel", "--json"]);
     assert_eq!(sides(&settings), [side("/tmp", None), side("/", None)]);
-    assert_eq!((settings.wishes.level, settings.json), (LevelSet::KERNEL, true));
+    assert_eq!((settings.wishes.level, settings.json), (Some(LevelSet::KERNEL), true));
     assert!(settings.output_dir.ends_with("memscopeDumpResults"));
     let settings = compare(&["--compare", "-i", "/tmp", "--steps=7,2"]);
     assert_eq!(sides(&settings), [side("/tmp", Some(7)), side("/tmp", Some(2))]);

@@ -5,6 +5,7 @@
 //! * [`libraries`]: brings the recording libraries into the running process.
 //! * [`table`]: talks to the recorder through its C table, which is found by `dlsym` and never linked.
 //! * [`side_keeper`]: the process beside this one that exports and reports, and the wait for it at the end.
+//! * [`calls`]: the trace of calls of Python functions.
 //! * [`text`]: texts of Python, without a copy.
 //! * [`recording`]: all of it in the right order.
 //! * [`own`]: where the recording of this process is.
@@ -12,6 +13,7 @@
 //!
 //! Nothing here is the user's: `python/msmemscope` is.
 
+mod calls;
 mod labels;
 mod libraries;
 mod own;
@@ -48,6 +50,8 @@ mod _native {
 
     #[pymodule_export]
     use super::MemScopeError;
+    #[pymodule_export]
+    use super::calls::{calls_begin, calls_end};
     #[pymodule_export]
     use super::labels::{function_end, function_start, label_block, label_end, label_start, snapshot};
     #[pymodule_export]

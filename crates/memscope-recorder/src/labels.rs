@@ -38,7 +38,12 @@ pub fn function_start(text: &[u8]) {
     if !control::is_tracing() {
         return;
     }
-    named(text, |name| Extended::FunctionStart { name });
+    named(text, |name| {
+        if let Some(process) = process::current() {
+            process.note_once(notes::CALLS_TRACED);
+        }
+        Extended::FunctionStart { name }
+    });
 }
 
 pub fn function_end(text: &[u8]) {

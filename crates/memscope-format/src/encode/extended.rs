@@ -59,6 +59,7 @@ macro_rules! make_encoder {
 
         impl<'a> Extended<'a> {
             /// Room to keep before [`extended`]: no encoding of this record needs more.
+            #[inline(always)]
             pub fn room(&self) -> usize {
                 match *self {
                     $(Extended::$variant $({ $($field,)* $($($part,)*)? })? => {
@@ -91,6 +92,16 @@ records!(make_encoder);
 /// # Safety
 /// `out` must be valid for writes of `record.room()` bytes that overlap nothing the record refers to.
 pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Extended<'_>) -> *mut u8 {
+    // SAFETY: passed on.
+    unsafe { extended_inline(out, last, ticks, record) }
+}
+
+/// The same where the type of the record is known when it is compiled, so that nothing of the table is left.
+///
+/// # Safety
+/// As for [`extended`].
+#[inline(always)]
+pub unsafe fn extended_inline(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Extended<'_>) -> *mut u8 {
     let time = advance(last, ticks);
     let time_code = log_code(time);
     // SAFETY: the caller keeps the room for overhead and payload.

@@ -5,8 +5,6 @@ mod choice;
 mod columns;
 mod overview;
 mod readers;
-#[cfg(test)]
-mod tests;
 pub mod words;
 
 pub use choice::{Choice, ChosenSteps};
