@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
 
-    python3 bench/run.py [--quick] [--only pair,py,whole,torch,live,device,calls,reading,export,analyses] [--huge] [--instructions] [--check]
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,operators,live,device,calls,reading,export,analyses,package] [--huge]
+                         [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
 environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to
@@ -27,14 +28,16 @@ import figures
 import instructions
 import machine
 import measure
+import operators
+import package
 import reading
 import report
 import tools
 from tools import Workload
 
-SECTIONS = ("pair", "py", "whole", "torch", "live", "device", "calls", "reading", "export", "analyses")
+SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "calls", "reading", "export", "analyses", "package")
 # The sections that need the peers and their packages.
-WITH_PEERS = {"pair", "py", "whole", "torch"}
+WITH_PEERS = {"pair", "py", "whole", "torch", "operators"}
 
 
 def workloads(quick, sim):
@@ -84,12 +87,15 @@ def workloads(quick, sim):
         "torch": [
             (Workload("torch", f"PyTorch training on the CPU, {steps} steps", "torch_train.py", (steps,), turns=turns),
              ("", "c,python"), False)],
+        "operators": operators.workloads(steps, turns),
         "live": [(Workload("live", "memory by live blocks", "live_blocks"), ("", "c"), False)],
         "device": devices.workloads(quick, sim),
     }
 
 
 def tools_for(workload, settings, with_command, stage, missing):
+    if workload.name == operators.NAME:
+        return operators.chosen(stage, missing)
     chosen = [tools.Tool(), *(tools.Ours(stage, call_stack) for call_stack in settings)]
     if with_command:
         chosen.append(tools.OursWithCommand(stage, settings[0]))
@@ -186,14 +192,15 @@ def main():
         for section, listed in workloads(arguments.quick, arguments.sim).items():
             if section not in sections:
                 continue
-            why_not = {"torch": missing["torch"], "device": missing["sim"]}.get(section)
+            why_not = {"torch": missing["torch"], "operators": missing["torch"], "device": missing["sim"]}.get(section)
             titles.update((workload.name, workload.title) for workload, _, _ in listed)
             chosen = [(workload, tools_for(workload, settings, with_command, stage, missing))
                       for workload, settings, with_command in listed]
             results += [(section, series) for series in measure.run_alternating(chosen, repetitions, scratch, why_not)]
         by_name = {next(iter(series.values())).workload: series for _, series in results}
         all_figures += (figures.pair_figures(by_name) + figures.whole_figures(by_name)
-                        + devices.device_figures(by_name) + figures.thread_figures(by_name))
+                        + operators.operator_figures(by_name) + devices.device_figures(by_name)
+                        + figures.thread_figures(by_name))
         if "live" in by_name:
             all_figures += figures.live_figures(by_name["live"])
         if "calls" in sections:
@@ -205,6 +212,8 @@ def main():
             all_figures += more
         if "analyses" in sections:
             all_figures += analyses.run(stage, repetitions, scratch, arguments.quick, missing["pandas"])
+        if "package" in sections:
+            all_figures += package.run(repetitions, scratch, missing)
         if arguments.huge:
             more, details = export.run_huge(stage, scratch)
             all_figures += more

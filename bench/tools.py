@@ -147,11 +147,14 @@ class Stage:
         absent = [path.name for path in self.libraries if not path.exists()]
         return f"no {' and '.join(absent)} in {self.directory}/lib64; make build" if absent else None
 
-    def options(self, call_stack, output, device="cpu"):
-        stacks = [f"--call-stack={call_stack}"] if call_stack else []
-        return [str(self.command), f"--device={device}", "--analysis=none", *stacks, f"--output={output}"]
+    # What is measured elsewhere is left out here.
+    MEMORY_ONLY = ("--events=alloc,free",)
 
-    def environment(self, call_stack, output, device="cpu"):
+    def options(self, call_stack, output, device="cpu", events=MEMORY_ONLY):
+        stacks = [f"--call-stack={call_stack}"] if call_stack else []
+        return [str(self.command), f"--device={device}", "--analysis=none", *events, *stacks, f"--output={output}"]
+
+    def environment(self, call_stack, output, device="cpu", events=MEMORY_ONLY):
         """What the command sets for a program it runs, so that the program can be measured without the command.
 
         The command itself is asked: it runs `env`, and what that prints is used. Without the command (a stage with
@@ -159,7 +162,7 @@ class Stage:
         """
         if self.command:
             with tempfile.TemporaryDirectory() as scratch:
-                asked = subprocess.run([*self.options(call_stack, scratch, device), "--", "/usr/bin/env"],
+                asked = subprocess.run([*self.options(call_stack, scratch, device, events), "--", "/usr/bin/env"],
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
                 values = dict(line.split("=", 1) for line in asked.stdout.splitlines() if "=" in line)
                 if "MSMEMSCOPE_RECORD" not in values:
@@ -183,15 +186,15 @@ class Stage:
 class Ours(Tool):
     """The target process alone, with the recording libraries, as `msmemscope` starts it."""
 
-    def __init__(self, stage, call_stack):
-        self.stage, self.call_stack = stage, call_stack
+    def __init__(self, stage, call_stack, events=Stage.MEMORY_ONLY):
+        self.stage, self.call_stack, self.events = stage, call_stack, events
         self.name = "msmemscope " + (call_stack or "no stacks")
         self.unavailable = stage.unavailable
         self._environment = None
 
     def prepare(self, workload, output):
         if self._environment is None:
-            self._environment = self.stage.environment(self.call_stack, "@", workload.device)
+            self._environment = self.stage.environment(self.call_stack, "@", workload.device, self.events)
         record = self._environment["MSMEMSCOPE_RECORD"]
         environment = {**workload.environment, **self._environment,
                        "MSMEMSCOPE_RECORD": record[:record.index(";dir=")] + f";dir={output}"}

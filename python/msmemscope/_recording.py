@@ -214,7 +214,10 @@ def step() -> None:
 
 
 def wait() -> None:
-    """Waits until the files of all spans that have ended are written."""
+    """Waits until the files of all spans that have ended are written.
+
+    Raises `MemScopeError`, which says how to get them, if they cannot be written or the process that writes them is gone.
+    """
     _native.wait()
 
 

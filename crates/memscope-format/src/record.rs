@@ -334,16 +334,20 @@ pub enum LabelLevel {
     Detail2 = 4,
     /// The user's own, as deep as they are nested.
     User = 5,
+    /// Not in the text: what the thread is about (`forward`, `backward`, `optimizer`), from which readers conclude what memory
+    /// is for.
+    Phase = 6,
 }
 
 impl LabelLevel {
-    pub const ALL: [LabelLevel; 6] = [
+    pub const ALL: [LabelLevel; 7] = [
         LabelLevel::Framework,
         LabelLevel::Component,
         LabelLevel::Process,
         LabelLevel::Detail1,
         LabelLevel::Detail2,
         LabelLevel::User,
+        LabelLevel::Phase,
     ];
 
     pub fn from_code(code: u8) -> Option<LabelLevel> {

@@ -94,6 +94,8 @@ pub mod label_level {
     pub const DETAIL_2: u8 = 4;
     /// The user's own, of which any number may be open.
     pub const USER: u8 = 5;
+    /// In no text: the phase of a training that the thread is in.
+    pub const PHASE: u8 = 6;
 }
 
 /// Tracing calls: when it is wanted, and what came of it.

@@ -3,7 +3,8 @@
 //! An owner's words are its pool, the label of each level, the user's labels from the outermost to the innermost, and the one
 //! that was given to the block itself. A block has from its beginning the labels it is given until its end: they are found in a
 //! pass before the one that hands out events, as [`LateOwners`].
-use crate::{Block, BlockId, NameId, Names, OwnerId, Owners};
+use crate::phases::{Phase, Phases, Purpose};
+use crate::{Block, BlockId, NameId, Names, OwnerId, Owners, Pool};
 use memscope_format::record::LabelLevel;
 use rustc_hash::FxHashMap;
 
@@ -62,7 +63,12 @@ impl LateOwners {
 #[derive(Debug)]
 pub(crate) struct Labels {
     /// Those of the thread at work.
-    pub(crate) current: LabelSetId,
+    current: LabelSetId,
+    /// Those of the thread it works for, which memory of pools has if it has none of its own.
+    of_waiting: LabelSetId,
+    /// Those of threads that wait for a backward pass.
+    waiting: FxHashMap<u32, LabelSetId>,
+    phases: Phases,
     texts: Names,
     sets: Vec<LabelSet>,
     set_ids: FxHashMap<LabelSet, LabelSetId>,
@@ -86,6 +92,9 @@ impl Labels {
     pub(crate) fn new(collects: bool) -> Labels {
         Labels {
             current: LabelSetId::default(),
+            of_waiting: LabelSetId::default(),
+            waiting: FxHashMap::default(),
+            phases: Phases::default(),
             texts: Names::default(),
             sets: vec![LabelSet::default()],
             set_ids: FxHashMap::from_iter([(LabelSet::default(), LabelSetId::default())]),
@@ -113,13 +122,55 @@ impl Labels {
         Some(self.texts.intern(&text.chars().map(escaped).collect::<String>()))
     }
 
+    /// A thread is at work, in which these labels are open.
+    #[inline]
+    pub(crate) fn turn_to(&mut self, thread: u32, open: LabelSetId) {
+        self.current = open;
+        self.of_waiting = match self.waiting.is_empty() {
+            true => open,
+            false => self.of_waiting(thread, open),
+        };
+    }
+
+    fn of_waiting(&self, thread: u32, open: LabelSetId) -> LabelSetId {
+        let waiting = self.phases.waits_for(thread).filter(|_| open == LabelSetId::default());
+        waiting.and_then(|waiting| self.waiting.get(&waiting).copied()).unwrap_or(open)
+    }
+
+    /// The labels that memory of the thread at work has; memory that belongs to nobody, such as the heap's, only its own.
+    fn of_owner(&self, owner: OwnerId) -> LabelSetId {
+        if owner == OwnerId::NONE { self.current } else { self.of_waiting }
+    }
+
     /// Whose a block of the thread at work is, which without labels were `owner`'s.
     #[inline]
     pub(crate) fn owner_now(&mut self, owner: OwnerId, words: &mut Owners) -> OwnerId {
-        if self.current == LabelSetId::default() {
+        let set = self.of_owner(owner);
+        if set == LabelSetId::default() {
             return owner;
         }
-        self.owner(owner, self.current, words)
+        self.owner(owner, set, words)
+    }
+
+    /// The thread begins a phase of a training, with these labels open; what is no phase we know says nothing.
+    pub(crate) fn phase_start(&mut self, thread: u32, label: NameId, open: LabelSetId) {
+        let Some(phase) = self.phase(label) else { return };
+        self.phases.start(thread, phase);
+        if phase == Phase::Backward {
+            self.waiting.insert(thread, open);
+        }
+    }
+
+    pub(crate) fn phase_end(&mut self, thread: u32, label: NameId) {
+        let Some(phase) = self.phase(label) else { return };
+        self.phases.end(thread, phase);
+        if phase == Phase::Backward && !self.phases.is_waiting(thread) {
+            self.waiting.remove(&thread);
+        }
+    }
+
+    fn phase(&self, label: NameId) -> Option<Phase> {
+        self.texts.get(label).and_then(|label| Phase::from_label(label.text))
     }
 
     fn owner(&mut self, base: OwnerId, set: LabelSetId, words: &mut Owners) -> OwnerId {
@@ -185,20 +236,54 @@ impl Labels {
 
     /// A block was allocated by the thread at work.
     #[inline]
-    pub(crate) fn allocated(&mut self, block: BlockId) {
-        if self.current != LabelSetId::default()
-            && let Some(collected) = &mut self.collected
-        {
-            collected.sets.insert(block, self.current);
+    pub(crate) fn allocated(&mut self, block: &Block) {
+        let set = self.of_owner(OwnerId::of(block.pool, block.origin));
+        let Some(collected) = &mut self.collected else { return };
+        if set != LabelSetId::default() {
+            collected.sets.insert(block.id, set);
+        }
+        if block.pool == Pool::PtaCaching {
+            self.phases.allocated(block.id, block.made.thread);
         }
     }
 
     #[inline]
-    pub(crate) fn freed(&mut self, block: BlockId) {
-        if let Some(collected) = &mut self.collected
-            && !collected.sets.is_empty()
+    pub(crate) fn freed(&mut self, block: &Block, words: &mut Owners) {
+        if self.collected.is_none() {
+            return;
+        }
+        if let Some(purpose) = self.phases.freed(block.id) {
+            self.conclude(block, purpose, words);
+        }
+        if let Some(Collected { sets, .. }) = &mut self.collected
+            && !sets.is_empty()
         {
-            collected.sets.remove(&block);
+            sets.remove(&block.id);
+        }
+    }
+
+    /// An operator reads a block; blocks of pools alone are looked at.
+    pub(crate) fn read(&mut self, block: BlockId, thread: u32) {
+        if self.collects() {
+            self.phases.read(block, thread);
+        }
+    }
+
+    /// Blocks that will not be freed any more, and whose purpose shows all the same.
+    pub(crate) fn conclude_alive(&mut self, block_of: impl Fn(BlockId) -> Option<Block>, words: &mut Owners) {
+        for block in self.phases.alive().into_iter().filter_map(block_of) {
+            self.conclude(&block, Purpose::Activation, words);
+        }
+    }
+
+    /// What nobody has said of a block shows by its life. A process that is called the same says it already.
+    fn conclude(&mut self, block: &Block, purpose: Purpose, words: &mut Owners) {
+        let Some(label) = self.intern(purpose.label()) else { return };
+        let Some(Collected { sets, .. }) = &self.collected else { return };
+        let set = sets.get(&block.id).and_then(|set| self.sets.get(set.0 as usize)).copied().unwrap_or_default();
+        let said = [LabelLevel::Process, LabelLevel::Detail1].map(|level| set.levels[level as usize]);
+        if said[1].is_none() && said[0] != Some(label) {
+            self.label(block, LabelLevel::Detail1, label, words);
         }
     }
 
@@ -330,7 +415,8 @@ mod tests {
         }
 
         fn owner_of(&mut self, pool: Pool) -> String {
-            self.labels.current = self.windows.of(1);
+            let open = self.windows.of(1);
+            self.labels.turn_to(1, open);
             let owner = self.labels.owner_now(OwnerId::of(pool, Origin::Region), &mut self.words);
             self.words.name(owner).unwrap_or("nobody").to_owned()
         }
@@ -421,13 +507,13 @@ mod tests {
         let mut thread = Thread::new();
         thread.start(User, "init").owner();
         let Thread { labels, words, .. } = &mut thread;
-        labels.allocated(BlockId(1));
+        labels.allocated(&block(1));
         let [weight, kept, cache] = ["weight", "kept", "cache"].map(|text| labels.intern(text).expect("a label"));
         labels.label(&block(1), Detail1, weight, words);
         labels.label(&block(1), User, kept, words);
         labels.label(&block(2), User, kept, words);
         labels.label(&block(1), User, cache, words);
-        labels.freed(BlockId(2));
+        labels.freed(&block(2), words);
         labels.label(&block(3), User, cache, words);
         let late = labels.take_late(words.clone());
         let named = |id| late.words.name(late.of(BlockId(id), OwnerId::NONE)).map(str::to_owned);

@@ -40,6 +40,7 @@ mod names;
 mod operators;
 mod outcome;
 mod owners;
+mod phases;
 mod process;
 mod python_calls;
 mod ranges;

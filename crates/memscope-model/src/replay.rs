@@ -98,8 +98,8 @@ impl Delivery {
         }
         if self.labels.collects() {
             match event.action {
-                Action::Malloc => self.labels.allocated(event.block.id),
-                Action::Free => self.labels.freed(event.block.id),
+                Action::Malloc => self.labels.allocated(&event.block),
+                Action::Free => self.labels.freed(&event.block, &mut self.owners),
             }
         }
         event.selection = self.gate.select(event);
@@ -345,7 +345,7 @@ impl Replay {
             });
             let time = self.timeline.time_near(ticks, &mut self.stretch);
             let now = self.moment(time, thread, stack);
-            self.delivery.labels.current = pending.windows.of(thread);
+            self.delivery.labels.turn_to(thread, pending.windows.of(thread));
             let more = if is_of_host(kind) {
                 if self.refusals.is_unanswered()
                     && matches!(kind, EventKind::HostAlloc { .. } | EventKind::HostMap { .. })
@@ -435,7 +435,7 @@ impl Replay {
             self.searches = self.searches.saturating_add(other as u32 + 1);
             let stack = pending.lane.stack(found.stack, &mut self.stacks).unwrap_or_else(|rest| rest);
             let now = self.moment(time, found.thread, stack);
-            self.delivery.labels.current = pending.windows.of(found.thread);
+            self.delivery.labels.turn_to(found.thread, pending.windows.of(found.thread));
             if was_next && !self.advance(&mut pending)? {
                 self.finish(pending.lane.cursor());
             } else {

@@ -169,7 +169,10 @@ unsafe fn cut<'a>(text: *const u8, length: usize) -> &'a [u8] {
 unsafe extern "C" fn begin(settings: *const u8, length: usize) -> u32 {
     // SAFETY: the interface wants so many bytes.
     match memscope_recorder::begin(unsafe { core::slice::from_raw_parts(settings, length) }) {
-        Beginning::Begun => memscope_hook::BEGUN,
+        Beginning::Begun => {
+            torch::look();
+            memscope_hook::BEGUN
+        }
         Beginning::AlreadyBegun => memscope_hook::ALREADY_BEGUN,
         Beginning::Refused => memscope_hook::REFUSED,
     }

@@ -32,8 +32,8 @@ pub(crate) fn label_block(address: usize, level: u8, text: &Bound<'_, PyString>)
 }
 
 fn labelled(level: u8, tell: impl FnOnce(&Api)) -> PyResult<()> {
-    if level > label_level::USER {
-        return Err(PyValueError::new_err(format!("level must be from 0 to {}, not {level}", label_level::USER)));
+    if level > label_level::PHASE {
+        return Err(PyValueError::new_err(format!("level must be from 0 to {}, not {level}", label_level::PHASE)));
     }
     if let Some(api) = table::find() {
         tell(api);

@@ -5,8 +5,8 @@
 //! * [`libraries`]: brings the recording libraries into the running process.
 //! * [`table`]: talks to the recorder through its C table, which is found by `dlsym` and never linked.
 //! * [`side_keeper`]: the process beside this one that exports and reports, and the wait for it at the end.
-//! * [`calls`]: the trace of calls of Python functions.
 //! * [`text`]: texts of Python, without a copy.
+//! * [`calls`]: the trace of calls of Python functions.
 //! * [`recording`]: all of it in the right order.
 //! * [`own`]: where the recording of this process is.
 //! * [`reading`]: recordings and dump files, read and analyzed.

@@ -78,19 +78,14 @@ pub(crate) fn step() {
 pub(crate) fn wait(py: Python<'_>) -> PyResult<()> {
     /// Between two looks at what the user presses.
     const PATIENCE_MS: i32 = 100;
-    if !side_keeper::ask() {
-        return Ok(());
-    }
+    let mut answer = side_keeper::ask();
     loop {
-        match py.detach(|| side_keeper::hear(PATIENCE_MS)) {
+        match answer {
             Answer::Done => return Ok(()),
             Answer::NotYet => py.check_signals()?,
-            Answer::Gone => {
-                return Err(MemScopeError::new_err(
-                    "the process that writes the files has ended; the recording is kept, write them with: msmemscope export",
-                ));
-            }
+            Answer::Unwritten | Answer::Gone => return Err(MemScopeError::new_err(side_keeper::complaint(answer))),
         }
+        answer = py.detach(|| side_keeper::hear(PATIENCE_MS));
     }
 }
 
@@ -134,8 +129,8 @@ pub(crate) fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<Stri
         // The command that started the program keeps the run, or an earlier start() has begun.
         return Ok(api);
     }
-    output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| error.to_string())?;
-    output_dir::prepare(&settings.output_dir).map_err(|error| error.to_string())?;
+    output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| in_words(&error))?;
+    output_dir::prepare(&settings.output_dir).map_err(|error| in_words(&error))?;
     let found = find_libraries(package, settings.devices.cpu)?;
     let attachment = libraries::attach(&found)?;
     let api = table::find().ok_or("the recording library was loaded and is not found")?;
@@ -153,8 +148,7 @@ pub(crate) fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<Stri
         }
     }
     notes.extend(attachment.and_then(|attachment| what_may_be_missing(&attachment, settings.devices.cpu)));
-    let log = settings.output_dir.join(format!("{}_{}.log", settings.brand.name(), std::process::id()));
-    if let Err(error) = side_keeper::start(&command_of(package), settings.brand, &text, &log) {
+    if let Err(error) = side_keeper::start(&command_of(package), settings.brand, &text, &settings.output_dir) {
         notes.push(format!(
             "the process that writes the files cannot be started: {error}; write them afterwards with: {} export {}",
             settings.brand.name(),
@@ -162,6 +156,11 @@ pub(crate) fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<Stri
         ));
     }
     Ok(api)
+}
+
+/// Options of the command are keywords here.
+fn in_words(error: &dyn std::error::Error) -> String {
+    error.to_string().replace("--output", "output=")
 }
 
 fn command_of(package: &Path) -> PathBuf {

@@ -112,7 +112,7 @@ pub fn begin<T: AsRef<[u8]>>(
             return;
         }
         if is_wanted {
-            lane.writer.extended_event(ticks, &Extended::AtenOperatorStart { sequence, device, name, stack });
+            lane.writer.frequent_event(ticks, &Extended::AtenOperatorStart { sequence, device, name, stack });
         }
         tensors(&mut Tensors { lane, ticks, name });
     });
@@ -142,7 +142,7 @@ pub fn end(guard: &Guard<'_>, begun: Begun, is_wanted: bool, tensors: impl FnOnc
     record(guard.no_stack(), 1, |lane, ticks, _| {
         tensors(&mut Tensors { lane, ticks, name: begun.name });
         if is_wanted {
-            lane.writer.extended_event(ticks, &Extended::AtenOperatorEnd { sequence: begun.sequence });
+            lane.writer.frequent_event(ticks, &Extended::AtenOperatorEnd { sequence: begun.sequence });
         }
     });
 }
@@ -162,7 +162,7 @@ impl Tensors<'_> {
         let Access { mode, device, address, size, storage, dtype, dimensions } = *access;
         let (name, format) = (self.name, FORMAT);
         let record = Extended::AtenAccess { mode, name, device, address, size, storage, dtype, format, dimensions };
-        self.lane.writer.extended_event(self.ticks, &record);
+        self.lane.writer.frequent_event(self.ticks, &record);
     }
 }
 

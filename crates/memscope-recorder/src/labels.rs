@@ -14,7 +14,12 @@ use memscope_sys as sys;
 
 /// What the calling thread allocates from here on has this label, until [`end`].
 pub fn start(level: LabelLevel, text: &[u8]) {
-    named(text, |label| Extended::LabelStart { level, label });
+    named(text, |label| {
+        if level == LabelLevel::Phase {
+            note_late_labels();
+        }
+        Extended::LabelStart { level, label }
+    });
 }
 
 /// Ends the innermost label of this level and text.
@@ -25,12 +30,16 @@ pub fn end(level: LabelLevel, text: &[u8]) {
 /// The block around this address has this label.
 pub fn block(address: usize, level: LabelLevel, text: &[u8]) {
     named(text, |label| {
-        // Before the record: a reader that finds it knows that it has to look for labels first.
-        if let Some(process) = process::current() {
-            process.note_once(notes::BLOCK_LABELS);
-        }
+        note_late_labels();
         Extended::LabelBlock { level, label, address: DevAddr(address as u64) }
     });
+}
+
+/// Before the record: a reader that finds it knows that it has to look for labels first.
+fn note_late_labels() {
+    if let Some(process) = process::current() {
+        process.note_once(notes::BLOCK_LABELS);
+    }
 }
 
 /// A piece of code that the program wants to see among the functions begins. Outside of tracing it explains nothing.

@@ -16,18 +16,14 @@ pub(crate) unsafe fn at<T: Copy>(object: usize, offset: usize) -> T {
 pub(crate) fn can_read(object: usize, bytes: usize) -> bool {
     const PAGE: usize = 4096;
     let Some(last) = object.checked_add(bytes.max(8) - 8) else { return false };
-    object >= PAGE
-        && object.is_multiple_of(2)
-        && knows_what_is_readable()
-        && (object..last).step_by(PAGE).all(is_readable)
-        && is_readable(last)
+    object >= PAGE && knows_what_is_readable() && (object..last).step_by(PAGE).all(is_readable) && is_readable(last)
 }
 
 /// A vector's beginning and number of elements of that size; `None` if it is none.
 pub(crate) fn elements(begin: usize, end: usize, size: usize, most: usize) -> Option<(usize, usize)> {
     let bytes = end.checked_sub(begin)?;
-    let number = bytes / size;
-    (bytes.is_multiple_of(size) && number <= most && (begin != 0 || number == 0)).then_some((begin, number))
+    let number = bytes.checked_div(size)?;
+    (bytes == number * size && number <= most && (begin != 0 || number == 0)).then_some((begin, number))
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
     pub kind: Kind,
+    /// It is torch's own, and never taken away.
+    stays: bool,
     arguments: u16,
     results: u16,
     written: u64,
@@ -37,6 +39,7 @@ impl Facts {
         let (results_written, results_viewed) = by_place(&returns);
         let mut facts = Facts {
             kind: kind_by_name(schema.name()),
+            stays: schema.name().starts_with(b"aten::"),
             arguments: arguments.number as u16,
             results: returns.number as u16,
             written,
@@ -93,9 +96,13 @@ impl Facts {
         self.written != 0
     }
 
+    /// In the first of [`Facts::to_words`].
+    pub(crate) const STAYS: u64 = 1 << 40;
+
     /// In words, for a table that is read without a lock.
     pub fn to_words(self) -> [u64; 4] {
         let sizes = u64::from(self.arguments) | u64::from(self.results) << 16 | (self.kind as u64) << 32;
+        let sizes = if self.stays { sizes | Facts::STAYS } else { sizes };
         let results = u64::from(self.results_written) | u64::from(self.results_viewed) << 32;
         [sizes, self.written, self.viewed, results]
     }
@@ -103,7 +110,8 @@ impl Facts {
     pub fn from_words([sizes, written, viewed, results]: [u64; 4]) -> Facts {
         const KINDS: [Kind; 5] = [Kind::Composite, Kind::Plain, Kind::Factory, Kind::EmptyFactory, Kind::Collective];
         Facts {
-            kind: KINDS.get((sizes >> 32) as usize).copied().unwrap_or(Kind::Plain),
+            kind: KINDS.get((sizes >> 32) as usize & 0xff).copied().unwrap_or(Kind::Plain),
+            stays: sizes & Facts::STAYS != 0,
             arguments: sizes as u16,
             results: (sizes >> 16) as u16,
             written,
@@ -125,7 +133,7 @@ fn by_place(list: &Arguments) -> (u64, u64) {
 
 fn kind_by_name(name: &[u8]) -> Kind {
     let colon = name.windows(2).position(|pair| pair == b"::").unwrap_or(0);
-    let (space, base) = name.split_at(colon);
+    let (space, base) = (name.get(..colon).unwrap_or_default(), name.get(colon..).unwrap_or_default());
     let base = base.strip_prefix(b"::").unwrap_or(base);
     if space == b"c10d" {
         return if base.ends_with(b"_") { Kind::Collective } else { Kind::Plain };
@@ -213,6 +221,7 @@ mod tests {
     fn facts_pass_through_words() {
         let facts = Facts {
             kind: Kind::Collective,
+            stays: true,
             arguments: 17,
             results: 3,
             written: 1 << 40 | 1,
@@ -224,8 +233,7 @@ mod tests {
     }
 
     fn plain() -> Facts {
-        let (results_written, results_viewed) = (0, 0);
-        Facts { kind: Kind::Plain, arguments: 3, results: 1, written: 0, viewed: 0, results_written, results_viewed }
+        Facts { arguments: 3, results: 1, kind: Kind::Plain, ..Facts::from_words([0; 4]) }
     }
 
     #[test]

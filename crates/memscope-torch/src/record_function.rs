@@ -1,7 +1,7 @@
 //! `at::RecordFunction`: a call of the dispatcher, as torch tells of it.
 use crate::check::Trust;
 use crate::layout::{Layout, fixed};
-use crate::memory::{at, elements};
+use crate::memory::{at, can_read, elements};
 use crate::operator::Facts;
 use crate::schema::{Schema, characters};
 use crate::tensor::{Seen, Use, see};
@@ -56,8 +56,6 @@ pub struct RecordFunction<'a> {
     call: PhantomData<&'a ()>,
 }
 
-/// Values may be lists of tensors, and those lists of lists; nothing is deeper.
-const DEEPEST: u32 = 2;
 const MOST_ELEMENTS: usize = 1 << 20;
 
 impl<'a> RecordFunction<'a> {
@@ -146,42 +144,82 @@ impl<'a> RecordFunction<'a> {
         for place in 0..own {
             // SAFETY: within what the caller vouches for.
             unsafe {
-                self.each_tensor(first + (before + place) * fixed::VALUE_SIZE, trust, 0, &mut |seen| visit(place, seen))
+                self.each_tensor(first + (before + place) * fixed::VALUE_SIZE, trust, &mut |seen| visit(place, seen))
             };
         }
     }
 
+    /// The tensor that a value is, or those that are in it.
+    ///
     /// # Safety
     /// A value is there.
-    #[inline]
-    unsafe fn each_tensor(&self, value: usize, trust: &Trust, depth: u32, visit: &mut dyn FnMut(Seen<'_>)) {
-        let Some(layout) = self.torch.layout else { return };
-        // SAFETY: the caller's; a tensor's payload is its implementation, a list's an object with a vector.
+    #[inline(always)]
+    unsafe fn each_tensor(&self, value: usize, trust: &Trust, visit: &mut impl FnMut(Seen<'_>)) {
+        // SAFETY: the caller's.
+        unsafe {
+            if let Some(list) = self.tensor(value, trust, visit) {
+                self.each_in_list(list, trust, visit);
+            }
+        }
+    }
+
+    /// Values in a list, and in the lists in it; nothing is deeper.
+    ///
+    /// # Safety
+    /// A list is there.
+    #[inline(never)]
+    unsafe fn each_in_list(&self, list: usize, trust: &Trust, visit: &mut impl FnMut(Seen<'_>)) {
+        // SAFETY: the caller's, and what is in a list is a value.
+        unsafe {
+            for value in values_of(list, trust) {
+                let Some(inner) = self.tensor(value, trust, visit) else { continue };
+                for value in values_of(inner, trust) {
+                    self.tensor(value, trust, visit);
+                }
+            }
+        }
+    }
+
+    /// Hands a value that is a tensor to `visit`; of one that is a list, gives the list.
+    ///
+    /// # Safety
+    /// A value is there.
+    #[inline(always)]
+    unsafe fn tensor(&self, value: usize, trust: &Trust, visit: &mut impl FnMut(Seen<'_>)) -> Option<usize> {
+        let layout = self.torch.layout?;
+        // SAFETY: the caller's; a tensor's payload is its implementation.
         unsafe {
             let (payload, tag) = (at::<usize>(value, 0), at::<u32>(value, fixed::VALUE_TAG));
             if tag == fixed::TENSOR_TAG {
                 let seen = see(payload, layout, self.torch.functions.undefined_tensor, trust.is_proven());
                 trust.note(&seen);
                 visit(seen);
-            } else if tag == layout.list_tag && depth < DEEPEST {
-                if payload == 0 || !trust.is_proven() && !crate::memory::can_read(payload, fixed::LIST_ELEMENTS + 16) {
-                    return;
-                }
-                let [begin, end] = at::<[usize; 2]>(payload, fixed::LIST_ELEMENTS);
-                let Some((begin, number)) = elements(begin, end, fixed::VALUE_SIZE, MOST_ELEMENTS) else {
-                    trust.note(&Seen::Odd);
-                    return;
-                };
-                if !trust.is_proven() && number > 0 && !crate::memory::can_read(begin, number * fixed::VALUE_SIZE) {
-                    trust.note(&Seen::Odd);
-                    return;
-                }
-                for place in 0..number {
-                    self.each_tensor(begin + place * fixed::VALUE_SIZE, trust, depth + 1, visit);
-                }
-            } else if tag > fixed::MOST_TAG {
+                return None;
+            }
+            if tag > fixed::MOST_TAG {
                 trust.note(&Seen::Odd);
             }
+            (tag == layout.list_tag && payload != 0).then_some(payload)
         }
     }
+}
+
+/// Addresses of the values in a list.
+///
+/// # Safety
+/// A list is there, if layouts are to be trusted.
+unsafe fn values_of(list: usize, trust: &Trust) -> impl Iterator<Item = usize> {
+    let readable = |place, bytes| trust.is_proven() || can_read(place, bytes);
+    let values = readable(list, fixed::LIST_ELEMENTS + 16).then(|| {
+        // SAFETY: the caller's, or it was asked whether it can be read.
+        let [begin, end] = unsafe { at::<[usize; 2]>(list, fixed::LIST_ELEMENTS) };
+        elements(begin, end, fixed::VALUE_SIZE, MOST_ELEMENTS)
+    });
+    let values =
+        values.flatten().filter(|(begin, number)| *number == 0 || readable(*begin, number * fixed::VALUE_SIZE));
+    if values.is_none() {
+        trust.note(&Seen::Odd);
+    }
+    let (begin, number) = values.unwrap_or_default();
+    (0..number).map(move |place| begin + place * fixed::VALUE_SIZE)
 }

@@ -9,6 +9,8 @@ pub struct Table {
     places: [Entry; Table::SIZE],
 }
 
+/// A cache line.
+#[repr(C, align(64))]
 struct Entry {
     /// 0 while it is free, [`BUSY`] while it is filled.
     key: AtomicUsize,
@@ -38,16 +40,22 @@ impl Table {
         Table { places: [const { Entry::free() }; Table::SIZE] }
     }
 
-    /// The operator of that key, which is greater than [`BUSY`], and identity. What is not known yet, or was found in another
-    /// epoch, is asked for.
+    /// The operator of that key, which is greater than [`BUSY`], and, unless it stays for ever, of that identity. What is not known
+    /// yet, or was found in another epoch, is asked for.
     #[inline(always)]
-    pub fn find(&self, key: usize, identity: [usize; 2], epoch: u32, ask: impl Fn() -> Option<Facts>) -> Found {
+    pub fn find(
+        &self,
+        key: usize,
+        identity: impl Fn() -> [usize; 2],
+        epoch: u32,
+        ask: impl Fn() -> Option<Facts>,
+    ) -> Found {
         let first = spread(key);
         for step in 0..Self::LONGEST_SEARCH {
             let number = (first + step) % Self::SIZE;
             let Some(entry) = self.places.get(number) else { return Found::Full };
             let there = entry.key.load(Acquire);
-            if there == key && entry.has(identity) {
+            if there == key && (entry.facts[0].load(Relaxed) & Facts::STAYS != 0 || entry.has(identity())) {
                 if entry.epoch.load(Relaxed) != epoch {
                     let Some(facts) = ask() else { return Found::Refused };
                     entry.keep(facts, epoch);
@@ -55,10 +63,16 @@ impl Table {
                 return Found::Known(number as u32, entry.facts());
             }
             if there == 0 {
-                return self.add(number, key, identity, epoch, ask);
+                return self.add(number, key, identity(), epoch, ask);
             }
         }
         Found::Full
+    }
+
+    /// What is known of the operator that goes by a number.
+    #[inline(always)]
+    pub fn of_number(&self, number: u32) -> Option<Facts> {
+        self.places.get(number as usize).map(Entry::facts)
     }
 
     #[cold]
@@ -150,10 +164,15 @@ mod tests {
         let table = Table::new();
         let asked = Cell::new(0);
         let look = |key, identity| {
-            table.find(key, [identity, 0], 1, || {
-                asked.set(asked.get() + 1);
-                Some(facts(asked.get()))
-            })
+            table.find(
+                key,
+                || [identity, 0],
+                1,
+                || {
+                    asked.set(asked.get() + 1);
+                    Some(facts(asked.get()))
+                },
+            )
         };
         let first = look(0x1000, 7);
         assert!(matches!(first, Found::Known(..)));
@@ -164,19 +183,27 @@ mod tests {
     }
 
     #[test]
+    fn of_an_operator_that_stays_the_identity_is_not_asked() {
+        let table = Table::new();
+        let stays = || Some(facts(Facts::STAYS));
+        let first = table.find(0x1000, || [7, 0], 1, stays);
+        assert_eq!(table.find(0x1000, || unreachable!(), 1, stays), first);
+    }
+
+    #[test]
     fn another_epoch_asks_again() {
         let table = Table::new();
-        let Found::Known(number, _) = table.find(0x1000, [1, 1], 1, || Some(facts(3))) else { panic!() };
-        assert_eq!(table.find(0x1000, [1, 1], 2, || Some(facts(4))), Found::Known(number, facts(4)));
-        assert_eq!(table.find(0x1000, [1, 1], 2, || None), Found::Known(number, facts(4)));
-        assert_eq!(table.find(0x1000, [1, 1], 3, || None), Found::Refused);
+        let Found::Known(number, _) = table.find(0x1000, || [1, 1], 1, || Some(facts(3))) else { panic!() };
+        assert_eq!(table.find(0x1000, || [1, 1], 2, || Some(facts(4))), Found::Known(number, facts(4)));
+        assert_eq!(table.find(0x1000, || [1, 1], 2, || None), Found::Known(number, facts(4)));
+        assert_eq!(table.find(0x1000, || [1, 1], 3, || None), Found::Refused);
     }
 
     #[test]
     fn a_full_table_says_so() {
         let table = Table::new();
         let numbers: Vec<Found> =
-            (1..10_000usize).map(|key| table.find(key * 8, [0, 0], 1, || Some(facts(1)))).collect();
+            (1..10_000usize).map(|key| table.find(key * 8, || [0, 0], 1, || Some(facts(1)))).collect();
         assert!(numbers.contains(&Found::Full));
         let mut known: Vec<u32> = numbers
             .iter()

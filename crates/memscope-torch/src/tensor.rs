@@ -50,7 +50,7 @@ const PRIVATE_USE: u8 = 20;
 const MOST_DEVICE_TYPES: u8 = 32;
 /// No tensor has more.
 const MOST_DIMENSIONS: usize = 64;
-const LAST_DTYPE: u16 = 63;
+const LAST_DTYPE: u8 = 63;
 
 /// Bytes of an element, by `ScalarType`; codes behind these are of one byte.
 const ELEMENT_BYTES: [u8; 30] =
@@ -70,6 +70,10 @@ pub(crate) unsafe fn see<'a>(implementation: usize, layout: &Layout, undefined: 
     }
     // SAFETY: the caller's, or it was asked whether it can be read.
     unsafe {
+        // What is not trusted yet is held against itself, wherever it is.
+        if !trust && shape(implementation, layout, false).is_none() {
+            return Seen::Odd;
+        }
         let [kind, index] = at::<[u8; 2]>(implementation, layout.device);
         let place = match kind {
             CPU => Place::Host,
@@ -91,31 +95,52 @@ pub(crate) unsafe fn see<'a>(implementation: usize, layout: &Layout, undefined: 
                 && at::<u64>(storage, fixed::STORAGE_BYTES) == 0;
             return if is_empty { Seen::Nothing } else { Seen::Wrapper };
         }
+        let Some(Shape { dimensions, elements, dtype, offset }) = shape(implementation, layout, trust) else {
+            return Seen::Odd;
+        };
+        let size = u64::from(ELEMENT_BYTES.get(dtype as usize).copied().unwrap_or(1));
+        Seen::Memory(Tensor {
+            place,
+            dtype,
+            address: data.wrapping_add(offset.wrapping_mul(size) as usize),
+            storage: data,
+            bytes: elements.wrapping_mul(size),
+            dimensions,
+        })
+    }
+}
+
+/// Sizes, number and type of the elements, and how many of the storage's are before the first.
+struct Shape<'a> {
+    dimensions: &'a [i64],
+    elements: u64,
+    dtype: u8,
+    offset: u64,
+}
+
+/// `None` if they do not fit together.
+///
+/// # Safety
+/// As for [`see`]; what lies within the implementation can be read.
+#[inline(always)]
+unsafe fn shape<'a>(implementation: usize, layout: &Layout, trust: bool) -> Option<Shape<'a>> {
+    // SAFETY: the caller's, or it is asked whether it can be read.
+    unsafe {
         let count = at::<usize>(implementation, layout.sizes);
         if count > MOST_DIMENSIONS {
-            return Seen::Odd;
+            return None;
         }
         let in_place = implementation + layout.sizes + fixed::SIZES;
         let sizes = if count > fixed::MOST_SIZES_IN_PLACE { at::<usize>(in_place, 0) } else { in_place };
         if !sizes.is_multiple_of(8) || !trust && count > 0 && !can_read(sizes, count * 8) {
-            return Seen::Odd;
+            return None;
         }
         let dimensions = core::slice::from_raw_parts(sizes as *const i64, count);
         let product = dimensions.iter().fold(1i64, |product, size| product.wrapping_mul(*size));
         let elements = at::<i64>(implementation, layout.elements);
-        let (dtype, offset) =
-            (at::<u16>(implementation, layout.dtype), at::<i64>(implementation, layout.storage_offset));
-        if product != elements || elements < 0 || offset < 0 || dtype > LAST_DTYPE {
-            return Seen::Odd;
-        }
-        let size = u64::from(ELEMENT_BYTES.get(dtype as usize).copied().unwrap_or(1));
-        Seen::Memory(Tensor {
-            place,
-            dtype: dtype as u8,
-            address: data.wrapping_add((offset as u64).wrapping_mul(size) as usize),
-            storage: data,
-            bytes: (elements as u64).wrapping_mul(size),
-            dimensions,
-        })
+        let dtype = u8::try_from(at::<u16>(implementation, layout.dtype)).ok().filter(|dtype| *dtype <= LAST_DTYPE)?;
+        let offset = u64::try_from(at::<i64>(implementation, layout.storage_offset)).ok()?;
+        let elements = u64::try_from(elements).ok().filter(|_| product == elements)?;
+        Some(Shape { dimensions, elements, dtype, offset })
     }
 }

@@ -1,36 +1,34 @@
 """Where tensors lie, whatever they are made of. Works on torch's tensors without importing torch."""
 
 import sys
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 #: Tensors within tensors, and containers within containers: what is nested deeper is not followed.
 _DEEPEST = 4
 
 
-def addresses(tensor: Any, depth: int = 0) -> Iterator[int]:
+def addresses(tensor: Any, depth: int = 0) -> Sequence[int]:
     """Addresses in the memory of a tensor: one, or several if it is made of others. None of what has no memory of its own (on the
     device `meta`, fake), or whose memory is not one piece (sparse)."""
     torch = sys.modules.get("torch")
-    if torch is None or depth > _DEEPEST or not isinstance(tensor, torch.Tensor):
-        return
+    if torch is None:
+        return ()
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        if depth > _DEEPEST or not isinstance(tensor, torch.Tensor):
+            return ()
         local = tensor.__dict__.get("_local_tensor")
         if local is not None:
-            yield from addresses(local, depth + 1)
-            return
+            return addresses(local, depth + 1)
         if hasattr(kind, "__tensor_flatten__"):
-            for name in tensor.__tensor_flatten__()[0]:
-                yield from addresses(getattr(tensor, name, None), depth + 1)
-            return
+            parts = (getattr(tensor, name, None) for name in tensor.__tensor_flatten__()[0])
+            return [address for part in parts for address in addresses(part, depth + 1)]
     try:
-        if tensor.layout is torch.strided and not tensor.is_meta:
-            address = tensor.data_ptr()
-            if address:
-                yield address
+        address = tensor.data_ptr()
     except (RuntimeError, NotImplementedError, AttributeError, ValueError):
-        # It has no memory: not initialised yet, fake, functional, or of a kind that keeps it elsewhere.
-        return
+        # It has no memory, or not one piece: not initialised yet, fake, functional, sparse, or of a kind that keeps it elsewhere.
+        return ()
+    return (address,) if address else ()
 
 
 def tensors_in(value: Any, depth: int = 0) -> Iterator[Any]:

@@ -27,22 +27,22 @@ class _Parameters:
         self.known: Dict[int, Tuple["weakref.ref[Any]", Optional[str]]] = {}
         self.lock = threading.Lock()
 
-    def see(self, parameter: Any, path: Optional[str]) -> None:
-        with self.lock:
-            known = self.known.get(id(parameter))
-            if known is not None and known[0]() is parameter and (path is None or known[1] is not None):
-                return
-            self.known[id(parameter)] = (weakref.ref(parameter), path)
-
-    def path(self, parameter: Any) -> Optional[str]:
+    def see(self, parameter: Any, path: Optional[str]) -> Optional[str]:
+        """Gives the path that is known of it, which is the first it had."""
         known = self.known.get(id(parameter))
-        return known[1] if known is not None and known[0]() is parameter else None
-
-    def alive(self) -> List[Any]:
+        if known is not None and known[0]() is parameter and (path is None or known[1] is not None):
+            return known[1]
         with self.lock:
-            for number in [number for number, (reference, _) in self.known.items() if reference() is None]:
-                del self.known[number]
-            return [parameter for reference, _ in self.known.values() for parameter in [reference()] if parameter is not None]
+            self.known[id(parameter)] = (weakref.ref(parameter), path)
+        return path
+
+    def alive(self) -> List[Tuple[Any, Optional[str]]]:
+        with self.lock:
+            found = [(number, reference(), path) for number, (reference, path) in self.known.items()]
+            for number, parameter, _ in found:
+                if parameter is None:
+                    del self.known[number]
+        return [(parameter, path) for _, parameter, path in found if parameter is not None]
 
 
 class BackwardPhase:
@@ -57,11 +57,14 @@ class BackwardPhase:
     def leave(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], result: Any, error: Optional[BaseException]) -> None:
         labels.end(_BACKWARD)
         if error is None and kwargs.get("accumulate_grad"):
-            for parameter in _parameters.alive():
-                _label_gradient(parameter)
+            for parameter, path in _parameters.alive():
+                _label_gradient(parameter, path)
 
 
 _BACKWARD = ((PHASE, "backward"),)
+_OPTIMIZER = ((PHASE, "optimizer"),)
+#: `stepping`: this thread is in the step of an optimizer.
+_local = threading.local()
 _parameters = _Parameters()
 _HOOKS = (
     BackwardPhase(Target("torch.autograd", "_engine_run_backward")),
@@ -116,6 +119,7 @@ def _torch_is_there(name: str, torch: ModuleType, is_run: bool) -> None:
             *module_paths.install(torch, _see_model, _see_inputs),
             module.register_module_parameter_registration_hook(_registered("weight")),
             module.register_module_buffer_registration_hook(_registered("buffer")),
+            optimizer.register_optimizer_step_pre_hook(_before_step),
             optimizer.register_optimizer_step_post_hook(_after_step),
         ]
     for hook in _HOOKS:
@@ -123,19 +127,20 @@ def _torch_is_there(name: str, torch: ModuleType, is_run: bool) -> None:
 
 
 def _label(tensor: Any, detail: str, path: Optional[str]) -> None:
-    wanted = ((DETAIL_1, detail),) if path is None else ((DETAIL_1, detail), (DETAIL_2, path))
+    """Is told again whenever there is an occasion: memory that came back to where it was before is another block."""
     for address in addresses(tensor):
-        labels.of_block(address, wanted)
+        labels.of_block(address, ((DETAIL_1, detail),) if path is None else ((DETAIL_1, detail), (DETAIL_2, path)))
 
 
-def _label_weight(parameter: Any) -> None:
-    _label(parameter, "weight", _parameters.path(parameter))
+def _label_weight(parameter: Any, path: Optional[str]) -> None:
+    _label(parameter, "weight", path)
+    _label_gradient(parameter, path)
 
 
-def _label_gradient(parameter: Any) -> None:
-    gradient = getattr(parameter, "grad", None)
+def _label_gradient(parameter: Any, path: Optional[str]) -> None:
+    gradient = parameter.grad
     if gradient is not None:
-        _label(gradient, "gradient", _parameters.path(parameter))
+        _label(gradient, "gradient", path)
 
 
 def _registered(detail: str) -> Any:
@@ -145,9 +150,8 @@ def _registered(detail: str) -> Any:
         if tracing.is_compiling() or tensor is None:
             return
         try:
-            if detail == "weight":
-                _parameters.see(tensor, module_paths.path_of(module))
-            _label(tensor, detail, module_paths.path_of(module))
+            path = module_paths.path_of(module)
+            _label(tensor, detail, _parameters.see(tensor, path) if detail == "weight" else path)
         except Exception as error:
             notes.failed(f"labelling a {detail}", error)
 
@@ -159,9 +163,7 @@ def _label_own(module: Any) -> None:
     path = module_paths.path_of(module)
     for parameter in module._parameters.values():
         if parameter is not None:
-            _parameters.see(parameter, path)
-            _label_weight(parameter)
-            _label_gradient(parameter)
+            _label_weight(parameter, _parameters.see(parameter, path))
     for buffer in module._buffers.values():
         if buffer is not None:
             _label(buffer, "buffer", path)
@@ -180,16 +182,34 @@ def _see_inputs(args: Any, kwargs: Any) -> None:
             _label(tensor, "input", None)
 
 
+def _before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    if tracing.is_compiling():
+        return
+    try:
+        # A step that raised is not told.
+        _end_step()
+        labels.begin(_OPTIMIZER)
+        _local.stepping = True
+    except Exception as error:
+        notes.failed("the beginning of an optimizer's step", error)
+
+
+def _end_step() -> None:
+    if getattr(_local, "stepping", False):
+        _local.stepping = False
+        labels.end(_OPTIMIZER)
+
+
 def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     if tracing.is_compiling():
         return
     try:
+        _end_step()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                _parameters.see(parameter, None)
-                _label_weight(parameter)
-                _label_gradient(parameter)
+                path = _parameters.see(parameter, None)
+                _label_weight(parameter, path)
                 for tensor in tensors_in(optimizer.state.get(parameter)):
-                    _label(tensor, "optimizer_state", _parameters.path(parameter))
+                    _label(tensor, "optimizer_state", path)
     except Exception as error:
         notes.failed("labelling what an optimizer holds", error)

@@ -59,8 +59,13 @@ macro_rules! make_encoder {
 
         impl<'a> Extended<'a> {
             /// Room to keep before [`extended`]: no encoding of this record needs more.
-            #[inline(always)]
             pub fn room(&self) -> usize {
+                self.room_in_place()
+            }
+
+            /// The same where the compiler is to see which record it is.
+            #[inline(always)]
+            pub fn room_in_place(&self) -> usize {
                 match *self {
                     $(Extended::$variant $({ $($field,)* $($($part,)*)? })? => {
                         OVERHEAD $($(+ <$encoding as Encode<$type>>::room($field))* $(+ $tail::room($($part),*))?)?
@@ -92,16 +97,16 @@ records!(make_encoder);
 /// # Safety
 /// `out` must be valid for writes of `record.room()` bytes that overlap nothing the record refers to.
 pub unsafe fn extended(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Extended<'_>) -> *mut u8 {
-    // SAFETY: passed on.
-    unsafe { extended_inline(out, last, ticks, record) }
+    // SAFETY: the caller's.
+    unsafe { extended_in_place(out, last, ticks, record) }
 }
 
-/// The same where the type of the record is known when it is compiled, so that nothing of the table is left.
+/// The same where the compiler is to see which record it is.
 ///
 /// # Safety
 /// As for [`extended`].
 #[inline(always)]
-pub unsafe fn extended_inline(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Extended<'_>) -> *mut u8 {
+pub unsafe fn extended_in_place(out: *mut u8, last: &mut Deltas, ticks: u64, record: &Extended<'_>) -> *mut u8 {
     let time = advance(last, ticks);
     let time_code = log_code(time);
     // SAFETY: the caller keeps the room for overhead and payload.

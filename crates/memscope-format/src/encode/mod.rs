@@ -13,7 +13,7 @@ mod nodes;
 mod output;
 
 use crate::record::{ADDRESS_ABSOLUTE, HostAddr, StackRef, free_stack, kind, stack_field};
-pub use extended::{Extended, Path, extended, extended_inline};
+pub use extended::{Extended, Path, extended, extended_in_place};
 pub use nodes::{MAX_NODE, NodeDeltas, node};
 
 /// A text by a number that no other has, for all practical purposes: so it is known again without being kept.

@@ -8,7 +8,7 @@ use memscope_testkit::{
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 11] = [
+pub(crate) const RECIPES: [(&str, Recipe); 12] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
@@ -19,6 +19,7 @@ pub(crate) const RECIPES: [(&str, Recipe); 11] = [
     ("refused", refused),
     ("labels", labels),
     ("storages", storages),
+    ("phases", phases),
     ("calls", calls),
 ];
 
@@ -396,8 +397,10 @@ fn labels() -> SpoolBuilder {
     // The same number is another text in another lane.
     spool.label_name(other, 1, "worker");
     let mut ticks = 10;
+    // The levels there were.
+    let levels = &LabelLevel::ALL[..=LabelLevel::User as usize];
     for (number, size) in (0u32..).zip(SIZES) {
-        let (level, label) = (LabelLevel::ALL[number as usize % LabelLevel::ALL.len()], names[number as usize % 4].0);
+        let (level, label) = (levels[number as usize % levels.len()], names[number as usize % 4].0);
         spool.label_start(lane, ticks, level, label).label_start(other, ticks + 1, LabelLevel::User, 1);
         spool.record(lane, ticks + 2, &Extended::FunctionStart { name: label });
         let address = 0x5000 + (u64::from(number) << 33);
@@ -420,6 +423,25 @@ fn labels() -> SpoolBuilder {
         if number == 6 {
             spool.end_generation(lane);
         }
+    }
+    spool
+}
+
+/// Phases of a training, in the thread that trains and in one that works for it.
+fn phases() -> SpoolBuilder {
+    let mut spool = spool();
+    let (lane, other) = (spool.lane(4711), spool.lane(4712));
+    let names = [(1, "forward"), (2, "backward"), (3, "optimizer"), (4, "something else")];
+    for (id, text) in names {
+        spool.label_name(lane, id, text);
+    }
+    let mut ticks = 10;
+    for (label, _) in names {
+        spool.label_start(lane, ticks, LabelLevel::Phase, label);
+        spool.region(lane, ticks + 1, Space::PtaCaching, 0, 0x1_0000 * u64::from(label), 512);
+        spool.region(other, ticks + 2, Space::PtaCaching, 0, 0x1_0000 * u64::from(label) + 0x8000, 512);
+        spool.label_end(lane, ticks + 3, LabelLevel::Phase, label);
+        ticks += 1000;
     }
     spool
 }

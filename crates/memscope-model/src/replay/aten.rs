@@ -3,7 +3,7 @@ use super::Replay;
 use crate::lane::Lane;
 use crate::operators::OpenAtenOperator;
 use crate::trace::TraceSink;
-use crate::{Access, AccessedBlock, DevAddr, Device, Moment, NameId, Names, NoteKind, TensorOwner};
+use crate::{Access, AccessMode, AccessedBlock, DevAddr, Device, Moment, NameId, Names, NoteKind, TensorOwner};
 use memscope_format::decode::EventKind;
 use memscope_format::record::{HostAddr, LogicalDevice, Phase};
 use std::ops::ControlFlow;
@@ -59,6 +59,11 @@ impl Replay {
                 let device = self.device_of_operator(device, now.thread);
                 // A view may begin where its storage ends.
                 let block = self.block_of_storage(device, if storage == DevAddr(0) { address } else { storage });
+                if mode == AccessMode::Read
+                    && let Some(accessed) = &block
+                {
+                    self.delivery.labels.read(accessed.block, now.thread);
+                }
                 let tensor = lane.tensor();
                 let access = Access {
                     mode,

@@ -1,9 +1,10 @@
 //! Labels of threads and blocks, and functions that the program wants to see.
 use super::{Pending, Replay};
 use crate::trace::TraceSink;
-use crate::{Moment, NoteKind};
+use crate::{Block, Moment, NoteKind, Pool, state};
 use memscope_format::decode::EventKind;
-use memscope_format::record::Phase;
+use memscope_format::record::{LabelLevel, Phase};
+use rustc_hash::FxHashMap;
 use std::ops::ControlFlow;
 
 impl Replay {
@@ -19,6 +20,11 @@ impl Replay {
         let labels = &mut self.delivery.labels;
         let Some(label) = pending.lane.label_name(label).and_then(|text| labels.intern(text)) else { return true };
         match kind {
+            EventKind::LabelStart { level: LabelLevel::Phase, .. } => {
+                labels.phase_start(thread, label, pending.windows.of(thread));
+            }
+            EventKind::LabelEnd { level: LabelLevel::Phase, .. } => labels.phase_end(thread, label),
+            EventKind::LabelBlock { level: LabelLevel::Phase, .. } => {}
             EventKind::LabelStart { level, .. } => pending.windows.start(thread, level, label, labels),
             EventKind::LabelEnd { level, .. } => pending.windows.end(thread, level, label, labels),
             EventKind::LabelBlock { level, address, .. } if labels.collects() => {
@@ -63,6 +69,14 @@ impl Replay {
 
     /// What a pass that was over has found of labels of blocks.
     pub(crate) fn late_owners(&mut self) -> crate::labels::LateOwners {
+        let Replay { books, delivery, .. } = self;
+        let mut alive = FxHashMap::default();
+        state::Books::for_each_live(&books.view(), &mut |block: &Block| {
+            if block.pool == Pool::PtaCaching {
+                alive.insert(block.id, *block);
+            }
+        });
+        delivery.labels.conclude_alive(|block| alive.get(&block).copied(), &mut delivery.owners);
         let words = self.delivery.owners.clone();
         self.delivery.labels.take_late(words)
     }

@@ -113,6 +113,63 @@ fn a_label_whose_text_is_lost_is_left_out_at_both_ends() {
     assert_eq!(owners_of(&mut spool), ["PTA@known", "PTA@known"]);
 }
 
+/// A training: names 1 forward, 2 backward, 3 the module, 4 weight.
+fn training() -> (SpoolBuilder, memscope_testkit::LaneNumber, memscope_testkit::LaneNumber) {
+    let mut spool = SpoolBuilder::new();
+    let (lane, autograd) = (spool.lane(1), spool.lane(2));
+    spool.label_name(lane, 1, "forward").label_name(lane, 2, "backward").label_name(lane, 3, "layer");
+    spool.label_name(lane, 4, "weight");
+    let phase = LabelLevel::Phase;
+    spool.region(lane, 1, PTA, 0, 0x1000, 8).label_block(lane, 2, LabelLevel::Detail1, 4, 0x1000);
+    spool.label_start(lane, 3, phase, 1).label_start(lane, 4, LabelLevel::Detail2, 3);
+    spool.region(lane, 5, PTA, 0, 0x2000, 8).region(lane, 6, PTA, 0, 0x3000, 8).region(lane, 7, PTA, 0, 0x4000, 8);
+    spool.alloc(lane, 8, 0x9000, 8, 0).device_free(lane, 9, PTA, 0x2000, 0);
+    spool.label_end(lane, 10, LabelLevel::Detail2, 3).label_end(lane, 11, phase, 1);
+    spool.label_start(lane, 12, phase, 2).region(autograd, 13, PTA, 0, 0x5000, 8);
+    (spool, lane, autograd)
+}
+
+#[test]
+fn activations_and_temporaries_show_by_the_phases_they_live_through() {
+    let (mut spool, lane, autograd) = training();
+    spool.device_free(autograd, 14, PTA, 0x3000, 0).device_free(autograd, 15, PTA, 0x5000, 0);
+    spool.label_end(lane, 16, LabelLevel::Phase, 2).region(lane, 17, PTA, 0, 0x6000, 8);
+    assert_eq!(
+        owners_of(&mut spool),
+        [
+            "PTA@weight",
+            "PTA@temporary@layer",
+            "PTA@activation@layer",
+            "PTA@activation@layer",
+            "HOST@layer",
+            "PTA@temporary",
+            "PTA"
+        ]
+    );
+}
+
+#[test]
+fn where_accesses_are_recorded_an_activation_is_what_backward_reads() {
+    let (mut spool, lane, autograd) = training();
+    spool.aten_name(autograd, 1, "aten::mul");
+    spool.aten_start(autograd, 14, 1, 0, 1, 0);
+    spool.aten_access(autograd, 15, crate::AccessMode::Read, 1, 0, (0x3000, 8), 0x3000, &[2]);
+    spool.aten_end(autograd, 16, 1).label_end(lane, 17, LabelLevel::Phase, 2);
+    let owners = owners_of(&mut spool);
+    assert_eq!(owners[2..4], ["PTA@activation@layer", "PTA@layer"]);
+}
+
+#[test]
+fn what_autograd_allocates_has_the_labels_of_the_thread_that_waits_for_it() {
+    let mut spool = SpoolBuilder::new();
+    let (lane, autograd) = (spool.lane(1), spool.lane(2));
+    spool.label_name(lane, 1, "mine").label_name(lane, 2, "backward");
+    spool.label_start(lane, 1, LabelLevel::User, 1).label_start(lane, 2, LabelLevel::Phase, 2);
+    spool.region(autograd, 3, PTA, 0, 0x1000, 8).alloc(autograd, 4, 0x9000, 8, 0);
+    spool.label_end(lane, 5, LabelLevel::Phase, 2).region(autograd, 6, PTA, 0, 0x2000, 8);
+    assert_eq!(owners_of(&mut spool), ["PTA@mine", "nobody", "PTA"]);
+}
+
 fn notes(process: &mut Process) -> Vec<String> {
     let mut told = Vec::new();
     let mut keep = |event: &TraceEvent<'_>, _: &State<'_>| {

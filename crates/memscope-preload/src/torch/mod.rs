@@ -101,9 +101,6 @@ fn register(accesses: bool) -> bool {
     let Some(functions) = functions(&core) else { return false };
     let Some(add) = AddObserver::find() else { return false };
     let layout = layout(&torch_library, &core);
-    if layout.is_none() {
-        aten::note_unknown_torch();
-    }
     let tensors = accesses && layout.is_some();
     observer::configure(accesses, wanted().aten_operators, is_host_wanted());
     // SAFETY: the state says that nobody else writes or reads it.

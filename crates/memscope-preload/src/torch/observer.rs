@@ -51,7 +51,7 @@ pub(super) fn callback(tensors: bool) -> Callback {
 }
 
 unsafe extern "C" fn began(address: usize) {
-    if !aten::is_traced() || aten::is_inside(address + SUBJECT) {
+    if aten::is_inside(address + SUBJECT) || !aten::is_traced() {
         return;
     }
     let Some(torch) = observed() else { return };
@@ -61,10 +61,11 @@ unsafe extern "C" fn began(address: usize) {
         return began_by_name(&call);
     }
     let Some(schema) = call.schema() else { return };
-    match OPERATORS.find(schema.address(), schema.identity(), EPOCH.load(Relaxed), || call.facts()) {
+    match OPERATORS.find(schema.address(), || schema.identity(), EPOCH.load(Relaxed), || call.facts()) {
         Found::Known(_, facts) if facts.kind == Kind::Composite => {}
         Found::Known(name, facts) => begin(&call, name, &facts, || schema.text()),
-        Found::Refused => refuted(),
+        // torch's objects are not laid out as its version says.
+        Found::Refused => TRUST.refute(),
         Found::Full => {}
     }
 }
@@ -77,7 +78,7 @@ fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl FnOnce(
     if accesses {
         call.each_input(facts, &TRUST, |what, seen| given.add(what, &seen));
         if TRUST.is_refuted() {
-            return refuted();
+            return;
         }
         if given.stands_for_others() {
             return;
@@ -102,21 +103,18 @@ fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl FnOnce(
 /// Of a torch that is not as we know it.
 #[cold]
 fn began_by_name(call: &RecordFunction<'_>) {
+    static IS_NOTED: AtomicBool = AtomicBool::new(false);
+    if !IS_NOTED.swap(true, Relaxed) {
+        hidden(|_| aten::note_unknown_torch());
+    }
     let Some(text) = call.operator_name() else { return };
     let key = key_of_name(text.bytes());
     // Whatever these say, no tensor is looked at.
     let nothing = || Some(Facts::from_words([0; 4]));
-    let Found::Known(name, _) = OPERATORS.find(key, [0; 2], 0, nothing) else { return };
+    let Found::Known(name, _) = OPERATORS.find(key, || [0; 2], 0, nothing) else { return };
     let (place, device, is_wanted) = (call.address() + SUBJECT, LogicalDevice::UNKNOWN, LAUNCHES.load(Relaxed));
     let operator = Operator { place, name, device, flags: 0, is_wanted };
     hidden(|guard| aten::begin(guard, &operator, || text, |_| {}));
-}
-
-/// torch's objects are not laid out as its version says.
-#[cold]
-fn refuted() {
-    TRUST.refute();
-    hidden(|_| aten::note_unknown_torch());
 }
 
 unsafe extern "C" fn ended(address: usize, _context: usize) {
@@ -138,9 +136,7 @@ unsafe extern "C" fn ended(address: usize, _context: usize) {
 unsafe fn tell_results(torch: &Torch, address: usize, begun: Begun, tensors: &mut Tensors<'_>) {
     // SAFETY: the caller's.
     let call = unsafe { torch.call(address) };
-    let Some(schema) = call.schema() else { return };
-    let known = OPERATORS.find(schema.address(), schema.identity(), EPOCH.load(Relaxed), || call.facts());
-    let Found::Known(_, facts) = known else { return };
+    let Some(facts) = OPERATORS.of_number(begun.name) else { return };
     let told = begun.flags & WRITES_LATER == 0;
     call.each_output(&facts, told, &TRUST, |what, seen| tell(tensors, what, &seen));
 }
