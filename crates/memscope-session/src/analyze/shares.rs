@@ -171,8 +171,46 @@ impl OwnerTreeView {
         let numbers = numbers(Held { bytes: self.bytes, blocks: self.blocks }, self.percent);
         let row = format!("{numbers}{}{}", "  ".repeat(depth), printable(&self.level));
         rows.push(layout.fit(&row).into_owned());
-        for child in &self.children {
-            child.rows(depth + 1, layout, rows);
+        // A model has hundreds of modules, and one line of the rest is no further from the sum than all of theirs.
+        let (told, rest) = self.children.split_at(self.children.len().min(ROWS));
+        told.iter().for_each(|child| child.rows(depth + 1, layout, rows));
+        if !rest.is_empty() {
+            let held = rest.iter().fold(Held { bytes: 0, blocks: 0 }, |sum, child| Held {
+                bytes: sum.bytes + child.bytes,
+                blocks: sum.blocks + child.blocks,
+            });
+            let percent = rest.iter().map(|child| child.percent).sum();
+            let rest = format!("({} more, in --json)", rest.len());
+            rows.push(layout.fit(&format!("{}{}{rest}", numbers(held, percent), "  ".repeat(depth + 1))).into_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_owners_the_largest_are_told_and_the_rest_in_one_line() {
+        let leaf = |number: u64| OwnerTreeView {
+            level: format!("layers.{number}"),
+            bytes: 1000 - number,
+            blocks: 1,
+            percent: 1.0,
+            children: Vec::new(),
+        };
+        let count = ROWS as u64 + 5;
+        let root = OwnerTreeView {
+            level: "weight".to_owned(),
+            bytes: (0..count).map(|number| 1000 - number).sum(),
+            blocks: count,
+            percent: 100.0,
+            children: (0..count).map(leaf).collect(),
+        };
+        let mut rows = Vec::new();
+        root.rows(0, &Layout { width: None, colours: false }, &mut rows);
+        assert_eq!(rows.len(), 1 + ROWS + 1);
+        let last = rows.last().expect("a row");
+        assert!(last.contains("5 blocks") && last.ends_with("(5 more, in --json)") && last.contains("5.0%"), "{last}");
     }
 }
