@@ -17,7 +17,7 @@ EMPTY_LIBRARIES := libascend_mstx_hook.so libleaks_ascend_hal_hook.so libatb_abi
 PRELOADED := -p memscope-preload -p memscope-preload-host -p memscope-attach
 NOT_PRELOADED := --exclude memscope-preload --exclude memscope-preload-host --exclude memscope-attach
 
-.PHONY: build demo test test-python test-frameworks test-programs test-debian11 test-aarch64 sim bench install wheel fuzz check clean packages-build packages-test
+.PHONY: build demo test test-python test-python-newest test-frameworks test-programs test-debian11 test-aarch64 sim bench install wheel fuzz check clean packages-build packages-test
 
 build: packages-build ## Build the command and the recording libraries into target/stage
 	$(CARGO) build --release --locked -p memscope-cli
@@ -66,6 +66,9 @@ test-python: packages-test wheel ## Check the Python package and test it in fres
 	$$(scripts/python-tools)/mypy --no-error-summary
 	python3 python/tests/run.py dist/*.whl
 
+test-python-newest: wheel ## Test the Python package with the newest CPython and C library that Debian has; needs root
+	python3 tests/newest/run.py dist/*.whl
+
 test-frameworks: packages-test wheel sim ## Run the tests with MindSpore and with an older torch_npu
 	python3 tests/frameworks/run.py further --stage "$(STAGE)" --sim "$(SIM)"
 
@@ -81,7 +84,7 @@ test-aarch64: build ## Run the recording libraries built for aarch64 under emula
 sim: packages-build ## Build the simulated CANN into target/sim
 	CARGO_TARGET_DIR="$(SIM)" sim/build.sh
 
-bench: build sim ## Measure cost against the bare run and against peers
+bench: wheel sim ## Measure cost against the bare run and against peers
 	python3 bench/run.py
 
 fuzz: ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)

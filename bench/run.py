@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
 
-    python3 bench/run.py [--quick] [--only pair,py,whole,torch,operators,live,device,reading,export,analyses] [--huge] [--instructions] [--check]
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,operators,live,device,calls,reading,export,analyses,package] [--huge]
+                         [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
 environment under .cache, the simulated CANN in target/sim. What cannot be had is reported as not available. Results go to
@@ -20,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import analyses
+import calls
 import devices
 import export
 import figures
@@ -27,12 +29,13 @@ import instructions
 import machine
 import measure
 import operators
+import package
 import reading
 import report
 import tools
 from tools import Workload
 
-SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "reading", "export", "analyses")
+SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "calls", "reading", "export", "analyses", "package")
 # The sections that need the peers and their packages.
 WITH_PEERS = {"pair", "py", "whole", "torch", "operators"}
 
@@ -199,6 +202,8 @@ def main():
                         + figures.thread_figures(by_name))
         if "live" in by_name:
             all_figures += figures.live_figures(by_name["live"])
+        if "calls" in sections:
+            all_figures += calls.run(stage, repetitions, scratch, arguments.quick)
         if "reading" in sections:
             all_figures += reading.run(stage, repetitions, scratch)
         if "export" in sections:
@@ -206,6 +211,8 @@ def main():
             all_figures += more
         if "analyses" in sections:
             all_figures += analyses.run(stage, repetitions, scratch, arguments.quick, missing["pandas"])
+        if "package" in sections:
+            all_figures += package.run(repetitions, scratch, missing)
         if arguments.huge:
             more, details = export.run_huge(stage, scratch)
             all_figures += more

@@ -3,6 +3,7 @@
 import csv
 import glob
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,7 @@ class RecordedCase(unittest.TestCase):
     def start(self, program: str, *arguments: str, command: Optional[List[str]] = None, **variables: str) -> "subprocess.Popen[str]":
         """Starts a Python program, in which `output` is the directory for results."""
         environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+        environment["PYTHONFAULTHANDLER"] = "1"
         environment.update(variables)
         file = os.path.join(self.directory, "program.py")
         with open(file, "w") as text:
@@ -58,7 +60,13 @@ class RecordedCase(unittest.TestCase):
     def run_program(self, program: str, *arguments: str, status: int = 0, **more: object) -> "Ended":
         """Runs it to its end."""
         process = self.start(program, *arguments, **more)  # type: ignore[arg-type]
-        out, errors = process.communicate(timeout=PATIENCE)
+        try:
+            out, errors = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            # Where each of its threads is, if it can still say so.
+            process.send_signal(signal.SIGABRT)
+            out, errors = process.communicate()
+            self.fail(f"it hangs: {errors}")
         self.assertEqual(process.returncode, status, errors)
         return Ended(out, errors)
 

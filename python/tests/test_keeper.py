@@ -2,6 +2,7 @@
 
 import glob
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -211,6 +212,99 @@ msmemscope.wait()
         )
         kinds = [row["Event Type"] for row in self.rows() if row["Event"] == "SYSTEM"]
         self.assertEqual([kinds.count(kind) for kind in ("START_TRACE", "STEP", "STOP_TRACE")], [1000] * 3)
+
+    def test_a_keeper_that_was_killed_is_missed_and_the_recording_is_whole(self) -> None:
+        process = self.start(
+            BEGIN
+            + """
+print("ready", flush=True)
+sys.stdin.readline()
+msmemscope.stop()
+try:
+    msmemscope.wait()
+except msmemscope.MemScopeError as error:
+    print(error)
+msmemscope.start()
+more = leak()
+"""
+        )
+        assert process.stdin and process.stdout
+        self.assertEqual(process.stdout.readline().strip(), "ready")
+        keeper = self.keeper_of(process.pid)
+        os.kill(keeper, signal.SIGKILL)
+        end = time.monotonic() + PATIENCE
+        while self.keeps(str(keeper), process.pid) and time.monotonic() < end:
+            time.sleep(0.01)
+        out, errors = process.communicate("\n", timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0, errors)
+        remedy = f"the recording is kept, write them with: msmemscope export {self.output}"
+        self.assertIn(remedy, out)
+        self.assertIn(remedy, errors)
+        command = os.path.join(os.path.dirname(sys.executable), "msmemscope")
+        subprocess.run([command, "export", self.output], check=True, capture_output=True, timeout=PATIENCE)
+        self.assertEqual(self.blocks(), 2)
+
+    def test_files_that_do_not_fit_are_an_error_of_wait_and_can_be_written_elsewhere(self) -> None:
+        unshare = ["unshare", "--mount", "--propagation", "private"]
+        if os.getuid() or subprocess.run([*unshare, "true"], capture_output=True).returncode:
+            self.skipTest("mounting is not permitted")
+        room = f"mkdir -p {self.output} && mount -t tmpfs -o size=1m none {self.output} && exec {sys.executable} $0"
+        ended = self.run_program(
+            BEGIN
+            + f"""
+many = [bytearray(600) for _ in range(20000)]
+msmemscope.stop()
+try:
+    msmemscope.wait()
+except msmemscope.MemScopeError as error:
+    print(error)
+import subprocess
+command = {os.path.join(os.path.dirname(sys.executable), "msmemscope")!r}
+done = subprocess.run([command, "export", output, "--output", output + "_elsewhere"], capture_output=True, text=True)
+assert done.returncode == 0, done.stderr
+""",
+            command=[*unshare, "sh", "-c", room],
+        )
+        self.assertIn("not all files could be written", ended.out)
+        self.assertIn(f"msmemscope export {self.output} --output DIR", ended.out)
+        self.assertIn("NOT EXPORTED: no room for", ended.errors)
+        self.output += "_elsewhere"
+        self.assertEqual(self.blocks(), 1)
+
+    def test_an_output_that_cannot_be_written_is_refused_before_anything_is_loaded(self) -> None:
+        ended = self.run_program(
+            """
+            import msmemscope
+            msmemscope.config(device="cpu", output="/proc/nowhere")
+            try:
+                msmemscope.start()
+            except msmemscope.MemScopeError as error:
+                print(error)
+            print("libmsmemscope" in open("/proc/self/maps").read())
+            """
+        )
+        self.assertIn("give another with output=", ended.out)
+        self.assertEqual(ended.out.split()[-1], "False")
+
+    def test_a_terminal_shows_how_far_the_files_are(self) -> None:
+        master, terminal = pty.openpty()
+        file = os.path.join(self.directory, "program.py")
+        with open(file, "w") as text:
+            text.write(f"output = {self.output!r}\n" + BEGIN + "many = [bytearray(600) for _ in range(50000)]\n")
+        process = subprocess.Popen([sys.executable, file], stdin=terminal, stdout=terminal, stderr=terminal)
+        os.close(terminal)
+        shown = b""
+        try:
+            while chunk := os.read(master, 65536):
+                shown += chunk
+        except OSError:  # nobody has the terminal open any longer
+            pass
+        finally:
+            os.close(master)
+        self.assertEqual(process.wait(timeout=PATIENCE), 0)
+        self.assertIn(b"[msmemscope] exporting", shown)
+        self.assertIn(b"1 process recorded", shown)
+        self.assertEqual(self.blocks(), 1)
 
     def test_development_mode_is_no_obstacle(self) -> None:
         program = BEGIN + "msmemscope.stop()\nmsmemscope.wait()"

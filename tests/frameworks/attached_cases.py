@@ -128,9 +128,57 @@ class WitnessCase(namedtuple("WitnessCase", "name")):
         return "; ".join(agreed)
 
 
+CPU_TORCH = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
+class WorkersCase(namedtuple("WorkersCase", "name way")):
+    """Forked workers are recorded in directories of their own, spawned ones are left alone."""
+
+    def run(self, site):
+        python, output = torch_npu(*CURRENT), site.output()
+        variables = CPU_TORCH | {"PYTHONPATH": str(site.package())}
+        run = observe([python, WORKLOADS / "attached_workers.py", self.way, output], output, variables, status=0)
+        (report,) = run.reports
+        expect_equal("summaries", 1, run.messages.count(" recorded: "))
+        expect_equal("workers that loaded", 2, len(report["workers"]))
+        recorded = sorted(process.number for process in run.processes)
+        expected = [report["main"], *(report["workers"] if self.way == "fork" else [])]
+        expect_equal("processes with files", sorted(expected), recorded)
+        for process in run.processes:
+            if process.number in report["workers"]:
+                made = [row for row in process.rows("cpu") if row.event == "MALLOC" and int(row.attributes["size"]) >= 2 << 20]
+                if len(made) < 32 // 4:
+                    raise Failed(f"worker {process.number} made 8 samples or more, and {len(made)} are recorded")
+        return f"{len(recorded)} processes recorded"
+
+
+class RanksCase(namedtuple("RanksCase", "name ranks")):
+    """Each rank of torchrun has a keeper of its own, and one output serves all."""
+
+    def run(self, site):
+        python, output = torch_npu(*CURRENT), site.output()
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.ranks}"]
+        variables = CPU_TORCH | {"PYTHONPATH": str(site.package())}
+        run = observe([python, *launcher, WORKLOADS / "attached_ranks.py", output], output, variables, status=0)
+        expect_equal("sums over the ranks", [float(self.ranks)] * self.ranks, [report["sum"] for report in run.reports])
+        expect_equal("processes with files", sorted(report["pid"] for report in run.reports),
+                     sorted(process.number for process in run.processes))
+        for report in run.reports:
+            (process,) = [process for process in run.processes if process.number == report["pid"]]
+            least = (1 << 20) * (report["rank"] + 1)
+            sizes = [int(row.attributes["size"]) for row in process.rows("cpu") if row.event == "MALLOC"]
+            if not any(least <= size < least + 4096 for size in sizes):
+                raise Failed(f"rank {report['rank']} has no block of its tensor")
+            expect_equal("steps", 3, sum(row.type == "STEP" for row in process.rows("cpu")))
+        return f"{len(run.processes)} ranks recorded"
+
+
 CASES = [
     MomentsCase("torch_npu recording itself, from any moment", TorchNpu, "attached_torch.py"),
     WitnessCase("torch recording itself, no allocation missed"),
+    WorkersCase("torch recording itself, forked workers", "fork"),
+    WorkersCase("torch recording itself, spawned workers", "spawn"),
+    RanksCase("torch recording itself, two ranks of torchrun", 2),
     ManualCase("manual's example, torch on the CPU, csv", TorchNpu, "torch", "cpu", "csv"),
     ManualCase("manual's example, torch_npu, csv", TorchNpu, "torch_npu", "npu", "csv"),
     ManualCase("manual's example, torch_npu, db", TorchNpu, "torch_npu", "npu", "db"),

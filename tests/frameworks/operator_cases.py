@@ -11,7 +11,7 @@ import subprocess
 from collections import Counter, namedtuple
 
 from environments import REPOSITORY, command, torch_npu
-from recording import Failed, expect_equal, record
+from recording import Failed, expect_equal, observe, record
 from torch_cases import CURRENT
 
 PROGRAM = REPOSITORY / "tests/frameworks/workloads/torch_operators.py"
@@ -112,6 +112,25 @@ class DeviceCase(namedtuple("DeviceCase", "name versions")):
         return check(report, rows)
 
 
+class AttachedCase(namedtuple("AttachedCase", "name device versions")):
+    """A program that records itself, from a moment on at which it has used torch already."""
+
+    def run(self, site):
+        python = torch_npu(*self.versions)
+        package = str(site.package())
+        if self.device == "npu":
+            variables = site.toolkit.variables()
+            variables["PYTHONPATH"] += f":{package}"
+        else:
+            variables = WITHOUT_DEVICES | {"PYTHONPATH": package}
+        output = site.output()
+        words = [python, PROGRAM, self.device, "attached", output]
+        run = observe(list(map(str, words)), output, variables, status=0)
+        (report,) = run.reports
+        (process,) = [process for process in run.processes if process.number == report["pid"]]
+        return check(report, process.rows(0 if self.device == "npu" else "cpu"))
+
+
 class NamedPython:
     """An interpreter that was named by hand."""
 
@@ -131,5 +150,7 @@ BY_HAND = [HostCase(f"operators of torch on the host, {path}", NamedPython(path)
 CASES = [
     HostCase("operators of torch on the host", current, ("full",)),
     DeviceCase("operators of torch_npu", CURRENT),
+    AttachedCase("operators of torch on the host, after start()", "cpu", CURRENT),
+    AttachedCase("operators of torch_npu, after start()", "npu", CURRENT),
     *BY_HAND,
 ]

@@ -342,11 +342,8 @@ fn after_dashes_nothing_is_touched() {
 
 #[test]
 fn options_without_effect_yet_are_admitted_once() {
-    for (option, part) in [("--watch=a,b", "--watch"), ("--events=alloc,traceback", "traceback")] {
-        let (_, notes) = run(&[option, "prog"]);
-        assert_eq!(notes.len(), 1, "{option}: {notes:?}");
-        assert!(notes[0].contains(part) && notes[0].contains("no effect"), "{option}: {notes:?}");
-    }
+    let (_, notes) = run(&["--watch=a,b", "prog"]);
+    assert!(notes.len() == 1 && notes[0].contains("--watch") && notes[0].contains("no effect"), "{notes:?}");
     let (_, notes) = run(&["--input=/tmp,/tmp", "prog"]);
     assert!(notes.len() == 1 && notes[0].contains("--compare"), "{notes:?}");
 }

@@ -23,7 +23,7 @@ mod stub;
 mod types;
 
 pub use api::{
-    ALREADY_BEGUN, API_VERSION, Api, Attachment, BEGUN, MSTX_PROBE, REFUSED, ToldMemory, host_call, label_level,
+    ALREADY_BEGUN, API_VERSION, Api, Attachment, BEGUN, MSTX_PROBE, REFUSED, ToldMemory, calls, host_call, label_level,
 };
 pub use types::{Answer, Callback, Entry, Word};
 #[doc(hidden)]

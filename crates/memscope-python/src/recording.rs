@@ -11,7 +11,7 @@ use pyo3::types::PyString;
 
 use crate::side_keeper::{self, Answer};
 use crate::text::utf8;
-use crate::{MemScopeError, libraries, own, settings::Settings, table};
+use crate::{MemScopeError, calls, libraries, own, settings::Settings, table};
 
 /// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
 /// package. Gives what the user has to know.
@@ -23,6 +23,7 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
     let api = begun.map_err(MemScopeError::new_err)?;
     (api.start)();
     own::count_start();
+    notes.extend(calls::begin_with_span(py, api));
     Ok(notes)
 }
 
@@ -57,8 +58,9 @@ pub(crate) fn announce(py: Python<'_>, package: PathBuf) -> bool {
 
 /// The end of a span: its files are written in the background. Says whether there is a recording.
 #[pyfunction]
-pub(crate) fn stop() -> bool {
+pub(crate) fn stop(py: Python<'_>) -> bool {
     let Some(api) = table::find() else { return false };
+    calls::end_with_span(py, api);
     (api.stop)();
     side_keeper::export();
     true
@@ -76,19 +78,14 @@ pub(crate) fn step() {
 pub(crate) fn wait(py: Python<'_>) -> PyResult<()> {
     /// Between two looks at what the user presses.
     const PATIENCE_MS: i32 = 100;
-    if !side_keeper::ask() {
-        return Ok(());
-    }
+    let mut answer = side_keeper::ask();
     loop {
-        match py.detach(|| side_keeper::hear(PATIENCE_MS)) {
+        match answer {
             Answer::Done => return Ok(()),
             Answer::NotYet => py.check_signals()?,
-            Answer::Gone => {
-                return Err(MemScopeError::new_err(
-                    "the process that writes the files has ended; the recording is kept, write them with: msmemscope export",
-                ));
-            }
+            Answer::Unwritten | Answer::Gone => return Err(MemScopeError::new_err(side_keeper::complaint(answer))),
         }
+        answer = py.detach(|| side_keeper::hear(PATIENCE_MS));
     }
 }
 
@@ -117,7 +114,8 @@ pub(crate) fn range_end(range: u64) {
     }
 }
 
-fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
+/// Begins the recording if there is none yet, and no span.
+pub(crate) fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
     if table::is_of_another_version() {
         return Err(String::from(
             "another version of the recording library is preloaded; start the program without it",
@@ -131,8 +129,8 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
         // The command that started the program keeps the run, or an earlier start() has begun.
         return Ok(api);
     }
-    output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| error.to_string())?;
-    output_dir::prepare(&settings.output_dir).map_err(|error| error.to_string())?;
+    output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| in_words(&error))?;
+    output_dir::prepare(&settings.output_dir).map_err(|error| in_words(&error))?;
     let found = find_libraries(package, settings.devices.cpu)?;
     let attachment = libraries::attach(&found)?;
     let api = table::find().ok_or("the recording library was loaded and is not found")?;
@@ -150,8 +148,7 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
         }
     }
     notes.extend(attachment.and_then(|attachment| what_may_be_missing(&attachment, settings.devices.cpu)));
-    let log = settings.output_dir.join(format!("{}_{}.log", settings.brand.name(), std::process::id()));
-    if let Err(error) = side_keeper::start(&command_of(package), settings.brand, &text, &log) {
+    if let Err(error) = side_keeper::start(&command_of(package), settings.brand, &text, &settings.output_dir) {
         notes.push(format!(
             "the process that writes the files cannot be started: {error}; write them afterwards with: {} export {}",
             settings.brand.name(),
@@ -159,6 +156,11 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
         ));
     }
     Ok(api)
+}
+
+/// Options of the command are keywords here.
+fn in_words(error: &dyn std::error::Error) -> String {
+    error.to_string().replace("--output", "output=")
 }
 
 fn command_of(package: &Path) -> PathBuf {

@@ -149,7 +149,7 @@ impl Draft {
             devices: self.devices.unwrap_or_else(default_devices),
             level: self.level,
             dump: self.events.dump,
-            traceback: false,
+            traceback: self.events.traceback,
             call_stacks: self.call_stacks,
             // Tracing is from start() to stop().
             collect_mode: CollectMode::Deferred,
@@ -164,10 +164,7 @@ impl Draft {
         };
         let pending = PENDING.iter().filter(|pending| (pending.applies)(&settings));
         // Keywords have no dashes.
-        let mut notes: Vec<String> = pending.map(|pending| pending.note.replace("--", "")).collect();
-        if self.events.traceback {
-            notes.push(String::from("events=traceback has no effect in this version; Python functions are not traced"));
-        }
+        let notes: Vec<String> = pending.map(|pending| pending.note.replace("--", "")).collect();
         Ok(Settings { settings, notes })
     }
 }

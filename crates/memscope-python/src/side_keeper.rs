@@ -1,15 +1,16 @@
 //! The process beside this one that exports and reports: how it is started, asked, and waited for at the end.
 use std::ffi::{CString, OsStr, c_char, c_int};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
 use memscope_session::brand::Brand;
 use memscope_session::environment;
-use memscope_session::keeper::side::{COMMAND, DONE, Watched, Wish};
+use memscope_session::keeper::side::{COMMAND, DONE, UNWRITTEN, Watched, Wish};
 
 /// Our end of the socket, -1 if there is no keeper. Never closed: a process that was forked must find no file of its own there.
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
@@ -22,12 +23,15 @@ fn own_socket() -> Option<RawFd> {
     (socket >= 0 && OWNER.load(Acquire) == std::process::id()).then_some(socket)
 }
 
-/// Starts the keeper; `log` is where it says what nobody waits for.
-pub(crate) fn start(command: &Path, brand: Brand, record: &OsStr, log: &Path) -> io::Result<()> {
+/// Starts the keeper, for a recording in this directory.
+pub(crate) fn start(command: &Path, brand: Brand, record: &OsStr, output_dir: &Path) -> io::Result<()> {
     let watched = Watched::of_process(std::process::id()).ok_or_else(|| io::Error::other("/proc cannot be read"))?;
     let (ours, theirs) = socket_pair()?;
-    let log =
-        std::fs::OpenOptions::new().create(true).append(true).open(log).and_then(|file| above_streams(file.into()))?;
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log_path(brand, output_dir))
+        .and_then(|file| above_streams(file.into()))?;
     let process = match process_descriptor() {
         Some(process) => process,
         None => std::fs::File::open("/dev/null")?.into(),
@@ -47,6 +51,7 @@ pub(crate) fn start(command: &Path, brand: Brand, record: &OsStr, log: &Path) ->
     if status != 0 {
         return Err(io::Error::other(format!("{} ended with wait status {status:#x}", command.display())));
     }
+    let _ = RECORDING.set((brand, output_dir.to_path_buf()));
     OWNER.store(std::process::id(), Release);
     SOCKET.store(ours.into_raw_fd(), Release);
     Ok(())
@@ -163,14 +168,20 @@ pub(crate) fn export() {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     Done,
+    /// Done, but not all files could be written.
+    Unwritten,
     NotYet,
     /// The keeper is gone.
     Gone,
 }
 
-/// Asks for an answer when all is done; `false` if there is nobody to ask.
-pub(crate) fn ask() -> bool {
-    own_socket().is_some_and(|socket| say(socket, Wish::Answer, None, 0).is_ok())
+/// Asks for an answer when all is done. `NotYet`: it will come; `Done`: this process has no keeper to wait for.
+pub(crate) fn ask() -> Answer {
+    match own_socket() {
+        None => Answer::Done,
+        Some(socket) if say(socket, Wish::Answer, None, 0).is_ok() => Answer::NotYet,
+        Some(_) => Answer::Gone,
+    }
 }
 
 /// Waits for the answer, for so many milliseconds at most; negative is for ever.
@@ -188,6 +199,7 @@ pub(crate) fn hear(milliseconds: c_int) -> Answer {
         }
         match libc::recv(socket, (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) {
             1 if byte == DONE => Answer::Done,
+            1 if byte == UNWRITTEN => Answer::Unwritten,
             -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) => Answer::NotYet,
             1 => Answer::NotYet,
             _ => Answer::Gone,
@@ -236,11 +248,43 @@ extern "C" fn end() {
     }
     // SAFETY: asks whether there is such a descriptor.
     let has_errors = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_GETFD) } >= 0;
-    if say(socket, Wish::Report, has_errors.then_some(libc::STDERR_FILENO), 0).is_err() {
-        return;
+    let mut answer = match say(socket, Wish::Report, has_errors.then_some(libc::STDERR_FILENO), 0) {
+        Ok(()) => Answer::NotYet,
+        Err(_) => Answer::Gone,
+    };
+    while answer == Answer::NotYet {
+        answer = hear(-1);
     }
-    while hear(-1) == Answer::NotYet {}
     OWNER.store(0, Release);
+    if answer == Answer::Gone {
+        // Where nobody hears it, it is lost.
+        let name = RECORDING.get().map_or("", |(brand, _)| brand.name());
+        let _ = writeln!(io::stderr(), "[{name}] error: {}", complaint(answer));
+    }
+}
+
+/// Who is told how files are written without the keeper: the name of the command, and the recording.
+static RECORDING: OnceLock<(Brand, PathBuf)> = OnceLock::new();
+
+/// Why there are no files, and how they are written nevertheless.
+pub(crate) fn complaint(answer: Answer) -> String {
+    let Some((brand, output_dir)) = RECORDING.get() else { return String::new() };
+    let (name, directory) = (brand.name(), output_dir.display());
+    match answer {
+        Answer::Unwritten => format!(
+            "not all files could be written ({} says why); the recording is kept, write them to another place with: {name} \
+             export {directory} --output DIR",
+            log_path(*brand, output_dir).display()
+        ),
+        _ => format!(
+            "the process that writes the files has ended; the recording is kept, write them with: {name} export {directory}"
+        ),
+    }
+}
+
+/// Where the keeper says what nobody waits for.
+fn log_path(brand: Brand, output_dir: &Path) -> PathBuf {
+    output_dir.join(format!("{}_{}.log", brand.name(), std::process::id()))
 }
 
 /// Not an `atexit` of Python's: live objects are freed after the last of those.

@@ -11,7 +11,7 @@ use memscope_format::layout::{
     self, ClockKind, LARGEST_WINDOW, StopReason, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WindowHeader, window_bytes,
 };
 use memscope_format::record::{HostAddr, StackRef};
-use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
+use memscope_stack::{CallNameDefinition, CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 use memscope_sys::{Errno, Part};
 
 /// What every event touches is in the first cache lines: between two events the program has used the cache for itself.
@@ -134,6 +134,17 @@ impl Writer {
         self.extended_events(ticks, record, 1);
     }
 
+    /// The same for one that comes so often that it is encoded where it is written.
+    #[inline(always)]
+    pub(crate) fn frequent_event(&mut self, ticks: u64, record: &Extended<'_>) {
+        if !self.make_room(record.room()) {
+            return self.lose(1);
+        }
+        // SAFETY: the window has the room the record asks for.
+        let end = unsafe { encode::extended_in_place(self.cursor as *mut u8, &mut self.last, ticks, record) };
+        self.commit_events(slot::current(), end, 1, 0);
+    }
+
     /// The same for a record that holds several events.
     pub(crate) fn extended_events(&mut self, ticks: u64, record: &Extended<'_>, events: u64) {
         match self.encode_extended(ticks, record) {
@@ -185,6 +196,7 @@ impl Writer {
     }
 
     /// Makes room for a record, which then goes into the generation at hand; `false` if there is none to be had.
+    #[inline(always)]
     pub(crate) fn make_room(&mut self, room: usize) -> bool {
         self.limit != 0 && (self.end() - self.cursor >= room || self.turn_over(room))
     }
@@ -244,6 +256,7 @@ impl Writer {
         self.window as usize + WINDOW_HEADER_SIZE
     }
 
+    #[inline(always)]
     fn end(&self) -> usize {
         self.window as usize + window_bytes(self.size)
     }
@@ -453,6 +466,11 @@ impl DefinitionSink for Writer {
         let CodeDefinition { id, python_version, first_line, file, function, line_table } = *code;
         let record = Extended::Code { id, python_version, first_line, file, function, line_table };
         self.definition(self.last.ticks, &record);
+    }
+
+    fn call_name(&mut self, name: &CallNameDefinition<'_>) {
+        let CallNameDefinition { id, text, owner } = *name;
+        self.definition(self.last.ticks, &Extended::CallName { id, text, owner });
     }
 
     fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame) {

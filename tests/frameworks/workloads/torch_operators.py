@@ -1,7 +1,8 @@
-"""torch_operators.py cpu|npu [full]: operators of every kind, and what Python knows of the tensors they are given.
+"""torch_operators.py cpu|npu [full] [attached OUTPUT]: operators of every kind, and what Python knows of the tensors they are given.
 
 Before and after each case stands an operator that cannot be mistaken: the memory of a tensor of so many elements is written.
-Prints one line of JSON: for each case the launches and accesses that are expected, in order.
+Prints one line of JSON: for each case the launches and accesses that are expected, in order. `attached` records itself, and begins
+when torch is already in use.
 """
 import ctypes
 import json
@@ -15,6 +16,7 @@ DEVICE = sys.argv[1]
 if DEVICE == "npu":
     import torch_npu  # noqa: F401
 FULL = "full" in sys.argv[2:]
+ATTACHED = "attached" in sys.argv[2:]
 FIRST_SEPARATOR = 1000
 
 cases = []
@@ -253,6 +255,11 @@ def allocations():
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
+if ATTACHED:
+    import msmemscope
+    torch.zeros(3, device=DEVICE).mul_(2)
+    msmemscope.config(device=DEVICE, level="op", events="launch,access", output=sys.argv[-1])
+    msmemscope.start()
 with torch.no_grad():
     plain_cases()
 backward_case()

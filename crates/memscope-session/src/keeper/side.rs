@@ -41,7 +41,7 @@ pub const COMMAND: &str = "side-keeper";
 pub enum Wish {
     /// Files of what is recorded so far.
     Export,
-    /// An answer, [`DONE`], when all that was asked for before is done.
+    /// An answer, [`DONE`] or [`UNWRITTEN`], when all that was asked for before is done.
     Answer,
     /// The program ends and waits: files and a report, to the descriptor that comes with it, then an answer.
     Report,
@@ -49,6 +49,8 @@ pub enum Wish {
 
 /// What the keeper says to [`Wish::Answer`] and [`Wish::Report`].
 pub const DONE: u8 = b'd';
+/// What it says to [`Wish::Answer`] instead if files could not be written; its log says why.
+pub const UNWRITTEN: u8 = b'u';
 
 impl Wish {
     const ALL: [Wish; 3] = [Wish::Export, Wish::Answer, Wish::Report];
@@ -179,6 +181,7 @@ fn start_once_more(watched: Watched) -> anyhow::Result<()> {
 
 /// Answers the program until it ends; gives what was the end.
 fn answer_wishes(news: &Receiver<News>, settings: &Settings, run_id: u64, interruption: &Interruption) -> News {
+    let mut answer = DONE;
     loop {
         let Ok(first) = news.recv() else { return News::Died };
         let (mut export, mut answers, mut next) = (false, 0, Some(first));
@@ -192,25 +195,35 @@ fn answer_wishes(news: &Receiver<News>, settings: &Settings, run_id: u64, interr
             next = news.try_recv().ok();
         }
         if export {
-            export_so_far(settings, run_id, interruption);
+            answer = if export_so_far(settings, run_id, interruption) { DONE } else { UNWRITTEN };
         }
         for _ in 0..answers {
-            let _ = send(io::stdin(), &[DONE], SendFlags::NOSIGNAL);
+            let _ = send(io::stdin(), &[answer], SendFlags::NOSIGNAL);
         }
     }
 }
 
-/// What there is to say about it is said at the end.
-fn export_so_far(settings: &Settings, run_id: u64, interruption: &Interruption) {
+/// Says whether all files were written. Why not is said in the log, everything else at the end.
+fn export_so_far(settings: &Settings, run_id: u64, interruption: &Interruption) -> bool {
     let printer = Printer::new(settings.brand, LogLevel::Error);
     if settings.data_format == Format::NoFiles {
-        return;
+        return true;
     }
-    if let Ok(recordings) = recorded_processes(&settings.output_dir, Some(run_id), &printer) {
-        let wishes =
-            ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, ..ExportWishes::default() };
-        export_all(&recordings, &wishes, interruption, &printer);
+    let recordings = match recorded_processes(&settings.output_dir, Some(run_id), &printer) {
+        Ok(recordings) => recordings,
+        Err(error) => {
+            printer.error(&error);
+            return false;
+        }
+    };
+    let wishes =
+        ExportWishes { format: Some(settings.data_format), stacks: settings.stacks, ..ExportWishes::default() };
+    // Interrupted, it is done once more at the end.
+    let Some(batch) = export_all(&recordings, &wishes, interruption, &printer) else { return true };
+    for failure in batch.reports.iter().flat_map(|report| &report.unwritten) {
+        printer.error(failure);
     }
+    batch.unwritten() == 0
 }
 
 /// Threads that wait for the program's words and for its end; the end interrupts an export of a part.
@@ -292,6 +305,6 @@ mod tests {
         for wish in Wish::ALL {
             assert_eq!(Wish::of_byte(wish.byte()), Some(wish));
         }
-        assert_eq!(Wish::of_byte(DONE), None);
+        assert_eq!([DONE, UNWRITTEN].map(Wish::of_byte), [None; 2]);
     }
 }

@@ -6,13 +6,7 @@ pub struct Pending {
     pub note: &'static str,
 }
 
-pub static PENDING: &[Pending] = &[
-    Pending {
-        applies: |settings| settings.watch.is_some(),
-        note: "--watch has no effect in this version; the program runs without watching",
-    },
-    Pending {
-        applies: |settings| settings.traceback,
-        note: "--events=traceback has no effect on the command line; the Python interface collects it",
-    },
-];
+pub static PENDING: &[Pending] = &[Pending {
+    applies: |settings| settings.watch.is_some(),
+    note: "--watch has no effect in this version; the program runs without watching",
+}];
