@@ -168,20 +168,18 @@ impl OwnerTreeView {
     }
 
     pub(super) fn rows(&self, depth: usize, layout: &Layout, rows: &mut Vec<String>) {
-        let numbers = numbers(Held { bytes: self.bytes, blocks: self.blocks }, self.percent);
-        let row = format!("{numbers}{}{}", "  ".repeat(depth), printable(&self.level));
+        let held = Held { bytes: self.bytes, blocks: self.blocks };
+        let row = format!("{}{}{}", numbers(held, self.percent), "  ".repeat(depth), printable(&self.level));
         rows.push(layout.fit(&row).into_owned());
         // A model has hundreds of modules, and one line of the rest is no further from the sum than all of theirs.
         let (told, rest) = self.children.split_at(self.children.len().min(ROWS));
         told.iter().for_each(|child| child.rows(depth + 1, layout, rows));
         if !rest.is_empty() {
-            let held = rest.iter().fold(Held { bytes: 0, blocks: 0 }, |sum, child| Held {
-                bytes: sum.bytes + child.bytes,
-                blocks: sum.blocks + child.blocks,
-            });
+            let sum = |of: fn(&OwnerTreeView) -> u64| rest.iter().map(of).sum();
+            let held = Held { bytes: sum(|child| child.bytes), blocks: sum(|child| child.blocks) };
             let percent = rest.iter().map(|child| child.percent).sum();
-            let rest = format!("({} more, in --json)", rest.len());
-            rows.push(layout.fit(&format!("{}{}{rest}", numbers(held, percent), "  ".repeat(depth + 1))).into_owned());
+            let row = format!("{}{}({} more, in --json)", numbers(held, percent), "  ".repeat(depth + 1), rest.len());
+            rows.push(layout.fit(&row).into_owned());
         }
     }
 }
