@@ -8,6 +8,9 @@ import os
 import sys
 import tempfile
 
+import torch
+from torch import distributed
+
 import msmemscope
 
 WAY, OUTPUT = sys.argv[1:3]
@@ -17,9 +20,6 @@ WIDTH = 128
 def main(rank, way, output, meeting):
     msmemscope.config(device="cpu", analysis="decompose", output=output)
     msmemscope.start()
-    import torch
-    from torch import distributed
-
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     layers = [torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3)]
@@ -46,7 +46,7 @@ def main(rank, way, output, meeting):
     shards = [getattr(parameter, "_local_tensor", parameter) for parameter in model.parameters()]
     told = {"rank": rank, "weight": sum(shard.numel() * shard.element_size() for shard in shards)}
     if way == "fsdp2":
-        fail(torch, model)
+        fail(model)
     kept = torch.ones(1 << 16)  # after everything: in no window
     told["unlabelled"] = kept.numel() * kept.element_size()
     print(json.dumps(told), flush=True)
@@ -54,7 +54,7 @@ def main(rank, way, output, meeting):
     distributed.destroy_process_group()
 
 
-def fail(torch, model):
+def fail(model):
     """Both ranks alike, after their collectives. Older versions of torch cannot train any more after it."""
     def on_purpose(*_):
         raise KeyError("on purpose")
