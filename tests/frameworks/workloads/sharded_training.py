@@ -64,7 +64,7 @@ def fail(model):
         handle = x.register_hook(on_purpose) if where == "backward" else model[2].register_forward_pre_hook(on_purpose)
         try:
             model(x).sum().backward()
-        except KeyError:
+        except (KeyError, RuntimeError):
             handle.remove()
             continue
         sys.exit("it did not fail")
