@@ -35,9 +35,7 @@ import report
 import tools
 from tools import Workload
 
-SECTIONS = (
-    "pair", "py", "whole", "torch", "operators", "live", "device", "calls", "reading", "export", "analyses", "package"
-)
+SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "calls", "reading", "export", "analyses", "package")
 # The sections that need the peers and their packages.
 WITH_PEERS = {"pair", "py", "whole", "torch", "operators"}
 
