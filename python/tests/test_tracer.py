@@ -486,6 +486,31 @@ for _ in range(2):
         self.assertEqual((counts["before"], counts["within"], counts["after"]), (0, 2, 0))
         self.assertTrue(self.rows())
 
+    def test_calls_and_call_stacks_know_functions_by_the_same_numbers(self) -> None:
+        self.run_program(
+            """
+import threading, msmemscope
+msmemscope.config(device="cpu", events="alloc,free,traceback", call_stack="c:5,python:10", output=output)
+def allocate(n): return bytearray(n)
+def work():
+    for number in range(200): allocate(2000 + number)
+    for number in range(100):
+        space = {}
+        exec(compile(f"def made_{number}(): return bytearray(5000)", "made.py", "exec"), space)
+        space[f"made_{number}"]()
+msmemscope.start()
+thread = threading.Thread(target=work)
+thread.start()
+work()
+thread.join()
+msmemscope.stop()
+"""
+        )
+        counts = self.counts()
+        self.assertEqual((counts["allocate"], sum(counts[f"made_{number}"] for number in range(100))), (400, 200))
+        frames = {row["Frame"] for row in self.rows("memscope_stacks")}
+        self.assertTrue(all(f"made.py(1): made_{number}" in frames for number in range(100)), frames)
+
     def test_without_traceback_nothing_is_traced(self) -> None:
         self.run_program(
             """
