@@ -16,7 +16,9 @@ from typing import Dict, List
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLDEST = (3, 9)
 #: What may differ from one interpreter to the next.
-OF_INTERPRETER = ["test_attach", "test_command", "test_describe", "test_devices", "test_package", "test_tracer"]
+OF_INTERPRETER = [
+    "test_attach", "test_command", "test_describe", "test_devices", "test_package", "test_tracer", "test_tracer_beside"
+]
 PROGRAM = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
 
 
