@@ -1,4 +1,4 @@
-"""What it costs to record operators of torch and their tensors, beside other ways to see them."""
+"""What it costs to record tensors of torch, its operators and what they access, beside other ways to see them."""
 import figures
 import tools
 from tools import Workload
@@ -12,7 +12,7 @@ def workloads(steps, turns):
 
 
 class Operators(tools.Ours):
-    """Operators alone: the library that records host memory is left out."""
+    """Tensors and operators alone: the library that records host memory is left out."""
 
     def __init__(self, stage, name, events, call_stack=""):
         super().__init__(stage, call_stack, ("--level=op", f"--events={events}"))
@@ -41,11 +41,13 @@ class InProgram(tools.Tool):
         return tools.Prepared([*command[:-2], steps, self.around], workload.environment)
 
 
+TENSORS = "allocations and frees of tensors"
 LAUNCHES, ACCESSES, STACKS = "launches", "launches and accesses", "launches and accesses, Python stacks"
 
 
 def chosen(stage, missing):
     return [tools.Tool(),
+            Operators(stage, TENSORS, "alloc,free"),
             Operators(stage, LAUNCHES, "launch"),
             Operators(stage, ACCESSES, "launch,access"),
             Operators(stage, STACKS, "launch,access", "python"),
@@ -65,9 +67,10 @@ def operator_figures(results):
     def one_event(series, tool):
         return figures.added_ns_per_event(series, tool, figures.median)
 
-    rows = [(LAUNCHES, 1.15), (ACCESSES, 1.3), (STACKS, 1.4)]
+    call, change = ("a call of the dispatcher", 900), ("an allocation or a free", None)
+    rows = [(TENSORS, 1.05, change), (LAUNCHES, 1.15, call), (ACCESSES, 1.3, call), (STACKS, 1.4, call)]
     found = []
-    for name, target in rows:
+    for name, target, (event, most_ns) in rows:
         tool = f"msmemscope {name}"
         others = {other: value for other in series
                   if not other.startswith(("msmemscope", "bare")) and (value := cpu(series, other)) is not None}
@@ -75,5 +78,5 @@ def operator_figures(results):
         note = f"best run {best:.2f}" if best else figures.why(series, tool)
         title = f"operators of torch, {name}"
         found.append(figures.Figure(f"{title}: CPU time", value, "x bare", target, note, others))
-        found.append(figures.Figure(f"{title}: added to a call of the dispatcher", one_event(series, tool), "ns", 900))
+        found.append(figures.Figure(f"{title}: added to {event}", one_event(series, tool), "ns", most_ns))
     return found

@@ -69,7 +69,8 @@ def run(repetitions, scratch, missing):
                Figure("first start() in a bare interpreter, keeper included", bare["start"], "ms", STARTED_TARGET_MS),
                Figure("stop() and start() of one more span", bare["span"], "us", None)]
     if missing.get("torch"):
-        return [*figures, Figure("first start() after import torch", None, "ms", STARTED_TARGET_MS, f"not available: {missing['torch']}")]
+        why = f"not available: {missing['torch']}"
+        return [*figures, Figure("first start() after import torch", None, "ms", STARTED_TARGET_MS, why)]
     torch = _least(tools.interpreter(), package, "torch", 1, scratch)
     return [*figures, Figure("first start() after import torch", torch["start"], "ms", STARTED_TARGET_MS,
                              "each reference of its libraries is looked at")]

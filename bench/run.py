@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
 
-    python3 bench/run.py [--quick] [--only pair,py,whole,torch,operators,live,device,calls,reading,export,analyses,package] [--huge]
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,operators,live,device,calls,reading,export,analyses,package,watch] [--huge]
                          [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
@@ -33,9 +33,11 @@ import package
 import reading
 import report
 import tools
+import watch
 from tools import Workload
 
-SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "calls", "reading", "export", "analyses", "package")
+SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "calls", "reading", "export", "analyses", "package",
+            "watch")
 # The sections that need the peers and their packages.
 WITH_PEERS = {"pair", "py", "whole", "torch", "operators"}
 
@@ -121,7 +123,7 @@ def set_up(arguments, sections):
     if "analyses" in sections and not arguments.no_setup:
         missing["pandas"] = machine.install_pandas()
     missing["sim"] = None
-    if "device" in sections:
+    if {"device", "watch"} & set(sections):
         failed = None if arguments.no_setup else machine.build_simulated_cann()
         missing["sim"] = failed or devices.unavailable(arguments.sim)
     machine.build_programs()
@@ -213,6 +215,8 @@ def main():
             all_figures += analyses.run(stage, repetitions, scratch, arguments.quick, missing["pandas"])
         if "package" in sections:
             all_figures += package.run(repetitions, scratch, missing)
+        if "watch" in sections:
+            all_figures += watch.run(stage, arguments.sim, repetitions, scratch, missing["sim"])
         if arguments.huge:
             more, details = export.run_huge(stage, scratch)
             all_figures += more

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         list_analyzers,
         reports,
         run,
+        watcher,
     )
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "take_snapshot",
     "tracer",
     "wait",
+    "watcher",
 ]
 
 _use_brand("msleaks")

@@ -27,7 +27,7 @@ from ._snapshot import TakeSnapshot, take_snapshot
 from .frameworks import cleanup_framework_hooks, init_framework_hooks
 
 if TYPE_CHECKING:
-    from . import analyzer, reports, run
+    from . import analyzer, reports, run, watcher
     from .analyzer import analyze, check_inefficient, check_leaks, get_analyzer_config, list_analyzers
     from .run import Run
 
@@ -59,6 +59,7 @@ __all__ = [
     "take_snapshot",
     "tracer",
     "wait",
+    "watcher",
 ]
 
 #: What a program that only records never needs, and where it is.
@@ -72,6 +73,7 @@ _LATER = {
     "list_analyzers": "analyzer",
     "reports": "reports",
     "run": "run",
+    "watcher": "watcher",
 }
 
 

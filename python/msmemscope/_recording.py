@@ -114,7 +114,7 @@ def config(
                 )
             return
         _recording.words, _recording.settings = words, settings
-        notes = settings.notes + _recording.announce(settings)
+        notes = _recording.announce(settings)
     _warn(notes)
 
 

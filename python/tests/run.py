@@ -17,7 +17,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OLDEST = (3, 9)
 #: What may differ from one interpreter to the next.
 OF_INTERPRETER = [
-    "test_attach", "test_command", "test_describe", "test_devices", "test_package", "test_tracer", "test_tracer_beside"
+    "test_attach", "test_command", "test_describe", "test_devices", "test_life", "test_package", "test_tracer",
+    "test_tracer_beside",
 ]
 PROGRAM = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
 

@@ -15,6 +15,10 @@ TOO_LATE_FOR_MINDSPORE = ("initialised", "allocated")
 MOMENTS = ("before", "imported", "initialised", "allocated", "configured")
 
 
+#: Of manual_example.py.
+STEPS = 20
+
+
 class TorchNpu:
     name, pool, too_late = "torch_npu", "PTA", TOO_LATE_FOR_TORCH_NPU
 
@@ -89,7 +93,10 @@ class ManualCase(namedtuple("ManualCase", "name framework program device format"
         python = self.framework.python()
         variables = variables_of(site, self.framework, python) | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
         output = site.output()
-        words = ["call_stack=c:10,python:5", "events=launch,alloc,free", "level=0", "analysis=leaks,decompose",
+        # On the host the framework is imported before: of the others each call of the import would be in the trace.
+        has_trace = self.device == "cpu"
+        words = ["call_stack=c:10,python:5", f"events=launch,alloc,free{',traceback' * has_trace}", "level=0",
+                 "analysis=leaks,decompose",
                  f"device={self.device}", f"data_format={self.format}"]
         run = observe([python, WORKLOADS / "manual_example.py", self.program, output, *words], output, variables, status=0)
         (directory,) = output.glob("msmemscope_*_ascend")
@@ -97,13 +104,18 @@ class ManualCase(namedtuple("ManualCase", "name framework program device format"
         (file,) = (directory / f"device_{name}/dump").glob(f"memscope_dump_*.{self.format}")
         if not (directory / "config.json").stat().st_size:
             raise Failed("config.json is empty")
+        if has_trace and self.format == "csv":
+            traces = "\n".join(trace.read_text() for trace in directory.glob("**/python_trace_*.csv"))
+            rows = [row for row in traces.splitlines() if "train" in row]
+            if len(rows) < STEPS:
+                raise Failed(f"{len(rows)} rows of the function of {STEPS} steps in the trace of Python calls")
         told = [line for line in run.messages.splitlines() if " leaks: " in line or " grows " in line]
         if not any("4.0 MiB a step" in line for line in told) or "manual_example.py" not in run.messages:
             raise Failed(f"no report of a leak of 4 MiB a step: {told or run.messages[-1500:]}")
         if not growing(leaks(site.stage, output)):
             raise Failed("the recording, read again, has no leak")
         # What Python frees at its end is no leak for files: they do not say when the program's own code had ended.
-        expect_equal("steps in the file", 20, leaks(site.stage, file)["steps"]["ended"])
+        expect_equal("steps in the file", STEPS, leaks(site.stage, file)["steps"]["ended"])
         return f"{file.name}, config.json, {told[0].partition('leaks: ')[2]}"
 
 
@@ -113,7 +125,8 @@ class WitnessCase(namedtuple("WitnessCase", "name")):
     def run(self, site):
         python = torch_npu(*CURRENT)
         witness = site.scratch / "witness.so"
-        command("cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-o", witness, REPOSITORY / "python/tests/programs/witness.c", "-ldl")
+        source = REPOSITORY / "python/tests/programs/witness.c"
+        command("cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-o", witness, source, "-ldl")
         variables = {"PYTHONPATH": str(site.package()), "LD_PRELOAD": str(witness), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
         agreed = []
         for moment, least in (("before", 1_000_000), ("imported", 5_000)):

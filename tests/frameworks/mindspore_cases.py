@@ -3,7 +3,7 @@
 from collections import Counter, namedtuple
 
 from environments import REPOSITORY, mindspore
-from recording import Failed, Row, expect_equal, record
+from recording import Failed, Row, analyze, expect_equal, record
 
 GRAPH = {"WORKLOAD_MODE": "graph"}
 KERNELS = ("--level=kernel",)
@@ -62,7 +62,43 @@ def comparable(rows):
     return events[:training] + ending
 
 
+class OutOfMemoryCase(namedtuple("OutOfMemoryCase", "name version")):
+    """The driver refuses what MindSpore's pool asks for, piece after piece: one report, with the line that fills the device."""
+
+    def run(self, site):
+        python = mindspore(self.version)
+        toolkit = site.toolkit.completed_for("mindspore", python, site.scratch / "toolkit")
+        program = [python, REPOSITORY / "tests/frameworks/workloads/mindspore_out_of_memory.py"]
+        run = record(site.stage, site.output(), program, toolkit.variables() | {"SIM_HBM_BYTES": "256M"},
+                     options=("--call-stack=python,c", "--analysis=oom:5"))
+        expect_equal(f"exit status ({run.messages[-500:]})", 0, run.status)
+        (report,) = run.reports
+        if "Allocate memory failed" not in report["error"]:
+            raise Failed(f"MindSpore did not run out of memory: {report}")
+        (process,) = [process for process in run.processes if "0" in process.files]
+        told = [self.check(site, paths, report) for paths in ([run.output], process.files.values())]
+        expect_equal("out of memory by the files", told[0], told[1])
+        names = [row.name for row in process.rows(0) if row.event == "SNAPSHOT"]
+        if names[:1] != ["OOM_Snapshot"] or names[-1] != "OOM_Snapshot_After":
+            raise Failed(f"snapshots: {names}")
+        return f"{told[0]}"
+
+    @staticmethod
+    def check(site, paths, report):
+        (process,) = [process for process in analyze(site.stage, paths, "oom:5") if process["oom"]["count"]]
+        (oom,) = process["oom"]["ooms"]
+        pools = {pool["pool"]: pool for pool in oom["pools"]}
+        lines = [[frame for frame in frames if "mindspore_out_of_memory.py" in frame][0].split(": ")[-1]
+                 for frames in (oom["site"]["frames"], pools["MINDSPORE"]["sites"][0]["frames"])]
+        expect_equal("where memory ran out, and who held it", ["fill", "fill"], lines)
+        # The operator that was refused has its input there already, or not.
+        if not report["blocks"] <= pools["MINDSPORE"]["blocks"] <= report["blocks"] + 2:
+            raise Failed(f"{report['blocks']} tensors were kept, {pools['MINDSPORE']['blocks']} blocks were alive")
+        return oom["device"], oom["call"], oom["bytes"], oom["tries"], pools["MINDSPORE"]["used"]
+
+
 CASES = [
+    OutOfMemoryCase("MindSpore 2.7.1 out of memory", "2.7.1"),
     Case("MindSpore 2.7.1 perceptron", "2.7.1", "mindspore_mlp.py", repeated=True),
     Case("MindSpore 2.7.1 perceptron, its kernels", "2.7.1", "mindspore_mlp.py", options=KERNELS),
     Case("MindSpore 2.7.1 perceptron as a graph", "2.7.1", "mindspore_mlp.py", GRAPH),

@@ -3,6 +3,7 @@
 //! [`UsageTally`] is a [`memscope_model::TraceSink`]: it says where the memory was at the peak, where it is at the end, and
 //! where it was at other moments ([`PointInTime`]), by call stack, in a single pass and constant time an event.
 //! [`Fluctuation`] says how it went up and down, [`Decomposition`] who owned it.
+//! [`watch::WatchTally`] says who changed a watched block.
 //! [`oom::OomWatch`] says what was going on when memory ran out.
 //!
 //! The caller's duties: give it all events of one process, in the order of the trace; stacks are numbers of that
@@ -25,6 +26,7 @@ mod step_spans;
 mod step_watch;
 mod time_bins;
 mod usage;
+pub mod watch;
 
 pub use compare::{Aligned, Alignment, Launch, LaunchKind, LaunchTally, Launches, Levels, OwnerTally, Run};
 pub use decomposition::{

@@ -1,7 +1,7 @@
 //! What is said of memory that ran out, on recordings made to order.
 use memscope_analysis::oom::{Fate, Holder, Oom, OomReport, OomWatch, PoolSituation};
 use memscope_model::{Block, Device, Pool, Process, RefusedCall, TimestampNs, TraceSource};
-use memscope_testkit::{EPOCH, HostCall, LaneNumber, Space, SpoolBuilder};
+use memscope_testkit::{EPOCH, HOST_DEVICE, HostCall, LaneNumber, Space, SpoolBuilder};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -334,4 +334,26 @@ proptest! {
             prop_assert_eq!(pool.history.last().map(|point| point.time <= oom.request.time), Some(true));
         }
     }
+}
+
+#[test]
+fn what_torch_is_refused_on_the_host_twice_in_a_row_is_two_out_of_memory_and_its_error_text_no_answer() {
+    let (mut spool, lane) = spool();
+    let storage = Space::TensorStorage;
+    spool.alloc(lane, 10, 0x1000, 100, 1).device_alloc(lane, 11, storage, HOST_DEVICE, 0x1000, 100, 0, 7);
+    for ticks in [20, 30] {
+        spool.out_of_memory(lane, ticks, storage, HOST_DEVICE, 5000, 0, 7).alloc(
+            lane,
+            ticks + 1,
+            0x5000 + ticks,
+            48,
+            7,
+        );
+    }
+    spool.alloc(lane, 40, 0x9000, 60, 1).device_alloc(lane, 41, storage, HOST_DEVICE, 0x9000, 60, 0, 7);
+    let report = report(&mut spool);
+    assert_eq!(report.first.iter().map(brief).collect::<Vec<_>>(), [("PTA", 5000, 1), ("PTA", 5000, 1)]);
+    assert_eq!(report.first.iter().map(|oom| oom.fate).collect::<Vec<_>>(), [Fate::RefusedAgain, Fate::GivenLess]);
+    let used = |oom: &Oom| (pool(oom, Pool::Host).usage.live_bytes, pool(oom, Pool::PtaCaching).usage.live_bytes);
+    assert_eq!(report.first.iter().map(used).collect::<Vec<_>>(), [(100, 100), (148, 100)]);
 }

@@ -18,6 +18,7 @@ pub enum OptionId {
     Stacks,
     Watch,
     Output,
+    WatchMaxBytes,
     MaxSize,
     LogLevel,
     Verbose,
@@ -203,7 +204,18 @@ pub static OPTIONS: &[OptionSpec] = &[
         shorts: &[],
         value: Some(ValueSpec { placeholder: "SPEC", allowed: allowed::WATCH, offer: Offer::Nothing }),
         help: "Watch the output tensors of operator START until operator END, e.g. --watch=op0:1,op1,full-content; \
-               without full-content only check sums are kept",
+               without full-content only check sums are kept. The report says who changed them",
+    },
+    OptionSpec {
+        id: OptionId::WatchMaxBytes,
+        names: &["watch-max-bytes"],
+        shorts: &[],
+        value: Some(ValueSpec {
+            placeholder: "SIZE",
+            allowed: "a number of bytes, e.g. 500M or 2G",
+            offer: Offer::Nothing,
+        }),
+        help: "Most bytes that --watch=...,full-content keeps of each process; from then on only check sums [default: 4G]",
     },
     OptionSpec {
         id: OptionId::Output,
@@ -547,7 +559,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         operand: Some((
             "DIR",
             "directories of recordings, or csv or db files, and then the analyses wanted, if not all: leaks, fluctuation, \
-             decompose, inefficient, oom",
+             decompose, inefficient, oom, watch",
         )),
         options: &[
             OptionId::At,

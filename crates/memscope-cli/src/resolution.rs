@@ -20,7 +20,6 @@ use crate::args::{CommandLine, GivenOption, ProgramWords, Words, split_long};
 use crate::intent::{ApiEnv, CompareSettings, ExportSettings, InfoSettings, Intent, Shell};
 use crate::options::{self, OptionId, SUB_COMMANDS, SubCommand, SubCommandSpec};
 use crate::view_settings::{ViewDraft, WrongUse};
-use memscope_session::settings::pending::PENDING;
 
 /// What a command line means, and what to tell the user about it beforehand.
 #[derive(Clone, Debug)]
@@ -204,6 +203,7 @@ struct Draft {
     stacks: Option<StackForm>,
     watch: Option<Watch>,
     output: Option<PathBuf>,
+    watch_max_bytes: Option<u64>,
     max_size: Option<u64>,
     log_level: Option<LogLevel>,
     verbose: bool,
@@ -232,6 +232,7 @@ impl Default for Draft {
             stacks: None,
             watch: None,
             output: None,
+            watch_max_bytes: None,
             max_size: None,
             log_level: None,
             verbose: false,
@@ -278,6 +279,7 @@ impl Draft {
             OptionId::DataFormat => self.data_format = Some(values::data_format(text)?),
             OptionId::Stacks => self.stacks = Some(values::stacks(text)?),
             OptionId::Watch => self.watch = Some(values::watch(text)?),
+            OptionId::WatchMaxBytes => self.watch_max_bytes = Some(values::max_size(text)?),
             OptionId::MaxSize => self.max_size = Some(values::max_size(text)?),
             OptionId::LogLevel => self.log_level = Some(values::log_level(text)?),
             OptionId::Verbose => self.verbose = true,
@@ -378,12 +380,10 @@ impl Draft {
             watch: self.watch.clone(),
             output_dir,
             log_level: self.log_level(),
+            watch_max_bytes: self.watch_max_bytes,
             max_size: self.max_size,
             brand,
         };
-        notes.extend(
-            PENDING.iter().filter(|pending| (pending.applies)(&settings)).map(|pending| pending.note.to_owned()),
-        );
         Ok(Resolution { log_level: settings.log_level, intent: Intent::Run(Box::new(settings)), notes })
     }
 

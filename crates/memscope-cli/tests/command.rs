@@ -281,12 +281,23 @@ fn the_program_gets_the_libraries_and_the_configuration() {
 #[test]
 fn the_old_name_writes_and_speaks_as_before() {
     let installation = Installation::new();
-    let mut command = installation.command(["--watch=a,b", "sh", "-c", "echo $MSMEMSCOPE_RECORD"]);
+    let mut command = installation.command(["--events=alloc,traceback", "sh", "-c", "echo $MSMEMSCOPE_RECORD"]);
     let output = command.arg0("/usr/bin/msleaks").output().unwrap();
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("brand=msleaks;"), "{out}");
-    assert!(error.starts_with("[msleaks] note: --watch"), "{error}");
+    assert!(error.starts_with("[msleaks] note: --events"), "{error}");
     assert_eq!(installation.created(), [installation.work().join("leaksDumpResults")]);
+}
+
+#[test]
+fn watched_blocks_that_may_fill_the_disk_are_told_of_before() {
+    let installation = Installation::new();
+    let noted = |most: &str| {
+        let output = installation.run(["--watch=a,b,full-content", most, "true"]);
+        String::from_utf8_lossy(&output.stderr).contains("--watch with full-content may keep")
+    };
+    assert!(noted("--watch-max-bytes=1000000T"));
+    assert!(!noted("--watch-max-bytes=1"));
 }
 
 #[test]

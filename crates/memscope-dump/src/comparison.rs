@@ -15,6 +15,7 @@ use std::time::Duration;
 const HEADER: &[u8] = b",,,Base,Compare\n\
     Event,Name,Device Id,Allocated Memory(byte),Allocated Memory(byte),Diff Memory(byte)\n";
 const DIRECTORY: &str = "compare";
+const FILE_START: &str = "memory_compare_";
 /// Rows are gathered until this many bytes are worth a system call.
 const CHUNK: usize = 1 << 20;
 
@@ -45,6 +46,7 @@ pub fn write_comparison<'r>(
 ) -> Result<PathBuf, ExportError> {
     let directory = output_dir.join(DIRECTORY);
     create_directories(&directory)?;
+    PartialFile::remove_abandoned(&directory, FILE_START);
     let target = free_name(&directory, now);
     let partial = PartialFile::create(&target, DUMP_MODE)?;
     let mut out = partial.file();
@@ -65,7 +67,7 @@ pub fn write_comparison<'r>(
 fn free_name(directory: &Path, now: &Zoned) -> PathBuf {
     let mut time = now.clone();
     loop {
-        let name = directory.join(format!("memory_{DIRECTORY}_{}.csv", time.strftime("%Y%m%d%H%M%S")));
+        let name = directory.join(format!("{FILE_START}{}.csv", time.strftime("%Y%m%d%H%M%S")));
         match time.checked_add(Duration::from_secs(1)) {
             Ok(later) if name.symlink_metadata().is_ok() => time = later,
             _ => return name,
@@ -102,6 +104,27 @@ mod tests {
     use jiff::civil::date;
     use jiff::tz::TimeZone;
     use std::fs;
+
+    #[test]
+    fn what_a_killed_comparison_left_goes_with_the_next_and_what_one_writes_stays() {
+        let output = tempfile::tempdir().unwrap();
+        let directory = output.path().join(DIRECTORY);
+        fs::create_dir(&directory).unwrap();
+        let path = |name: &str| directory.join(name);
+        fs::write(path(".memory_compare_20251203091100.csv.partial"), b"left").unwrap();
+        fs::write(path(".memory_compare_20251203091101.csv.partial"), b"under way").unwrap();
+        fs::write(path(".mine.csv.partial"), b"another's").unwrap();
+        let under_way = fs::File::open(path(".memory_compare_20251203091101.csv.partial")).unwrap();
+        under_way.try_lock().unwrap();
+        write_comparison(output.path(), &now(), std::iter::empty()).unwrap();
+        let mut names: Vec<String> =
+            fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(
+            names,
+            [".memory_compare_20251203091101.csv.partial", ".mine.csv.partial", "memory_compare_20251203091159.csv"]
+        );
+    }
 
     fn now() -> Zoned {
         date(2025, 12, 3).at(9, 11, 59, 0).to_zoned(TimeZone::UTC).unwrap()

@@ -72,6 +72,9 @@ pub(crate) fn create_directories(path: &Path) -> Result<(), ExportError> {
     Ok(())
 }
 
+/// How temporary names end.
+const PARTIAL: &str = ".partial";
+
 /// A file being written under a temporary name next to its final one. [`PartialFile::commit`] gives it the final name
 /// in one step; dropped without it, nothing remains.
 ///
@@ -89,7 +92,7 @@ impl PartialFile {
     pub(crate) fn create(target: &Path, mode: u32) -> Result<PartialFile, ExportError> {
         let mut name = OsString::from(".");
         name.push(target.file_name().unwrap_or_default());
-        name.push(".partial");
+        name.push(PARTIAL);
         let temporary = target.with_file_name(name);
         loop {
             // Only a file is ever left by an export; a link would lead the writing elsewhere.
@@ -129,6 +132,22 @@ impl PartialFile {
             }
             partial.file.set_permissions(Permissions::from_mode(mode)).map_err(ExportError::write(target))?;
             return Ok(partial);
+        }
+    }
+
+    /// Removes what writers of files that begin with `start` left when they were killed: where names have a time in them, no later
+    /// writer uses it up. What is locked is being written; one that is just about to lock it looks again.
+    pub(crate) fn remove_abandoned(directory: &Path, start: &str) {
+        let is_partial = |name: &str| name.starts_with(&format!(".{start}")) && name.ends_with(PARTIAL);
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+            if is_file
+                && entry.file_name().to_str().is_some_and(is_partial)
+                && let Ok(file) = File::open(entry.path())
+                && file.try_lock().is_ok()
+            {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 

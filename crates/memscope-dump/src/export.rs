@@ -10,6 +10,7 @@ use crate::room::{self, Claim, Room};
 use crate::router::{DumpLayout, Making, Router, StackSource};
 use crate::rows::{CallRow, DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
+use crate::watch_dump::WatchDump;
 use memscope_model::record_settings::{event, level};
 use memscope_model::{
     Action, Annotation, Annotations, BlockEvent, Device, DeviceRoom, NoteEvent, NoteKind, Outcome, Pool, Process,
@@ -62,6 +63,12 @@ impl DumpEvents {
             NoteKind::Access(_) => self.contains(DumpEvents::ACCESS),
             // Has its place among the functions, in the trace of Python.
             NoteKind::Function { .. } => false,
+            // They have files of their own.
+            NoteKind::WatchBegin(_)
+            | NoteKind::WatchMoment(_)
+            | NoteKind::WatchLook(_)
+            | NoteKind::WatchEnd { .. }
+            | NoteKind::WatchProblem { .. } => false,
             _ => true,
         };
         note.chosen && of_kind
@@ -166,10 +173,12 @@ pub fn export_process(
         }
         Err(error) => return Err(error),
     };
-    let mut sinks: Vec<&mut dyn TraceSink> = Vec::with_capacity(others.len() + 1);
+    let mut sinks: Vec<&mut dyn TraceSink> = Vec::with_capacity(others.len() + 2);
     sinks.extend(others.iter_mut().map(|sink| &mut **sink as &mut dyn TraceSink));
+    let mut watch_dump = WatchDump::new(directory, &time, process.watched_contents(), Levels::of(process).operators);
     if format != Format::NoFiles {
         sinks.push(&mut dump);
+        sinks.push(&mut watch_dump);
     }
     let outcome = process.run(&mut sinks, progress)?;
     if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
@@ -192,6 +201,7 @@ pub fn export_process(
         Err(failure) => failures.push(failure),
     }
     drop(claim);
+    watch_dump.finish(&mut files, &mut failures);
     match write_config(process, directory) {
         Ok(written) => files.push(written),
         Err(failure) => failures.push(failure),

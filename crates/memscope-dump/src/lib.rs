@@ -34,6 +34,7 @@ pub mod sqlite;
 mod stack_table;
 mod stack_text;
 mod tensor_words;
+mod watch_dump;
 mod worker;
 
 pub use annotate::{AnnotateError, BlockFindings, FileAsRead, annotate};

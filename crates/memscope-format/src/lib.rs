@@ -18,3 +18,4 @@ pub mod layout;
 pub mod record;
 mod records;
 pub mod settings;
+pub mod watch;

@@ -237,6 +237,7 @@ pub struct LogicalDevice(pub u32);
 impl LogicalDevice {
     pub const UNKNOWN: LogicalDevice = LogicalDevice(UNKNOWN_DEVICE);
     pub const ALL: LogicalDevice = LogicalDevice(ALL_DEVICES);
+    pub const HOST: LogicalDevice = LogicalDevice(HOST_DEVICE);
 }
 
 /// A device as those number it who hand out its memory: it says nothing without the [`Space`].

@@ -150,7 +150,7 @@ macro_rules! records {
                 };
                 /// A pool gave up the heap that begins there.
                 69 HEAP_END HeapEnd { space: Space as Byte, address: DevAddr as DeviceAddress };
-                /// `sequence`, which the end repeats, is the process's own count of operators of Aten: one may end in another
+                /// `sequence`, which the end repeats, is of no other operator of the process: one may end in another
                 /// thread than it began in. `name` is that of an `ATEN_NAME`.
                 71 ATEN_OPERATOR_START AtenOperatorStart {
                     sequence: u64 as Varint,
@@ -203,6 +203,39 @@ macro_rules! records {
                 94 NATIVE_CALL NativeCall { function: u32 as Varint };
                 /// The innermost call ends: it returns, yields, or an exception leaves it.
                 96 CALL_END CallEnd {};
+                /// From here on a block is watched, under a number of its own; `name` is the start operator's or the one the program
+                /// gave. `flags` are those of [`watch_flags`](crate::watch::watch_flags). `output` is which one it is of its operator's outputs.
+                /// `checksum` is that of its bytes now, `content` their number in `watch.spool`, 0 if they are not kept.
+                100 WATCH_BEGIN WatchBegin {
+                    watch: u32 as Varint,
+                    origin: WatchOrigin as Byte,
+                    flags: u8 as Byte,
+                    device: LogicalDevice as Varint,
+                    address: DevAddr as DeviceAddress,
+                    size: u64 as Varint,
+                    output: u32 as Varint,
+                    checksum: u64 as Word,
+                    content: u64 as Varint,
+                } with Called(stack: StackRef, name: &'a [u8]);
+                /// While something is watched: an operator or kernel is about to begin, or has ended. `operator` is its number, the same at
+                /// both, `kernel` the hash of a kernel's name, 0 if the name is here.
+                101 WATCH_MOMENT WatchMoment {
+                    source: WatchSource as Byte,
+                    phase: Phase as Byte,
+                    operator: u64 as Varint,
+                    kernel: u64 as Varint,
+                } with Called(stack: StackRef, name: &'a [u8]);
+                /// What a watched block held at the moment that was recorded last in this lane. `given` is what the operator may do with it.
+                102 WATCH_LOOK WatchLook {
+                    watch: u32 as Varint,
+                    given: GivenFor as Byte,
+                    checksum: u64 as Word,
+                    content: u64 as Varint,
+                };
+                /// The block is no longer watched.
+                103 WATCH_END WatchEnd { watch: u32 as Varint, reason: WatchEnding as Byte };
+                /// Something that was asked for is not done; what `value` is depends on it.
+                104 WATCH_PROBLEM WatchProblem { problem: WatchTrouble as Byte, value: u64 as Varint };
             }
             // Events that are no longer written, and what they lack.
             superseded {

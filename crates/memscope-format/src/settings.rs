@@ -12,6 +12,9 @@ pub const ENTRY: &str = "MSMEMSCOPE_RECORD=";
 /// Of the text; the value of [`RecordSettings::version`].
 pub const VERSION: u32 = 1;
 
+/// What watched blocks may take on the disk if nobody says otherwise.
+pub const WATCH_MAX_BYTES: u64 = 4 << 30;
+
 /// Bits of [`RecordSettings::level`].
 pub mod level {
     pub const OPERATOR: u8 = 1;
@@ -136,6 +139,8 @@ settings! {
     "log" log_level: u8;
     /// In the option's own notation; empty for none.
     "watch" watch: Escaped<'a>;
+    /// Most bytes of watched blocks that are kept, of all looks together; absent: [`WATCH_MAX_BYTES`].
+    "watchmax" watch_max_bytes: u64;
     /// Whether the process ran already when its recording began; absent means no.
     "late" attached: bool;
 }
@@ -312,6 +317,20 @@ impl<'a> Escaped<'a> {
         self.0.is_empty()
     }
 
+    /// Its bytes without the escapes, where there is no memory to put them into.
+    pub fn for_each_byte(self, mut visit: impl FnMut(u8)) {
+        let mut rest = self.0.as_bytes();
+        while let Some((first, tail)) = rest.split_first() {
+            let (plain, tail) = match (first, tail) {
+                (b'%', [b'3', b'B' | b'b', tail @ ..]) => (b';', tail),
+                (b'%', [b'2', b'5', tail @ ..]) => (b'%', tail),
+                _ => (*first, tail),
+            };
+            visit(plain);
+            rest = tail;
+        }
+    }
+
     /// The text with escapes, for [`Escaped::of`].
     #[cfg(any(test, feature = "decode"))]
     pub fn escape(plain: &str) -> String {
@@ -379,6 +398,7 @@ mod tests {
         stacks: Some("inline"),
         log_level: Some(3),
         watch: Some(Escaped("op%3B0%2525:1,op1,full-content")),
+        watch_max_bytes: Some(1 << 20),
         attached: Some(true),
         dir: Some(b"/tmp/a b;c"),
     };
@@ -389,7 +409,7 @@ mod tests {
             String::from_utf8(ALL.encode()).unwrap(),
             "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;c=50;py=1000;cpu=1;npu=ffffffff;level=3;\
              events=15;dump=7;analysis=9;oomk=10;mode=1;steps=1+4294967295+3;max=2147483648;format=1;stacks=inline;log=3;\
-             watch=op%3B0%2525:1,op1,full-content;late=1;dir=/tmp/a b;c"
+             watch=op%3B0%2525:1,op1,full-content;watchmax=1048576;late=1;dir=/tmp/a b;c"
         );
     }
 
@@ -444,6 +464,9 @@ mod tests {
         fn any_text_with_escapes_comes_back(plain in ".*") {
             let escaped = Escaped::escape(&plain);
             prop_assert!(!escaped.contains(';'));
+            let mut bytes = Vec::new();
+            Escaped(&escaped).for_each_byte(|byte| bytes.push(byte));
+            prop_assert_eq!(bytes, plain.as_bytes());
             prop_assert_eq!(Escaped(&escaped).to_string(), plain);
         }
 

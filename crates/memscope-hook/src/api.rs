@@ -71,6 +71,11 @@ pub struct Api {
     /// Ends that. Answers [`calls::ENDED`] or [`calls::NOT_BEGUN`], where somebody else took its place with
     /// [`calls::TAKEN_OVER`].
     pub calls_end: unsafe extern "C" fn() -> u32,
+    /// Watches a block under a name, and answers the number of the watch, or [`WATCH_NOT_RECORDING`], [`WATCH_NO_MEMORY`] or
+    /// [`WATCH_TOO_MANY`].
+    pub watch: unsafe extern "C" fn(block: *const WatchedBlock, name: *const u8, length: usize) -> i64,
+    /// How many blocks of exactly this place were watched, and are not any more.
+    pub unwatch: extern "C" fn(address: u64, size: u64) -> u32,
 }
 
 /// What a framework says of a device's memory, in bytes.
@@ -120,6 +125,29 @@ pub mod calls {
     /// Added: another profiler was put in the place of the trace meanwhile.
     pub const TAKEN_OVER: u32 = 0x200;
 }
+
+/// A block to be watched.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WatchedBlock {
+    /// As the program numbers it, or [`WATCHED_HOST`] or [`WATCHED_ANYWHERE`].
+    pub device: i32,
+    pub address: u64,
+    pub size: u64,
+    /// Where the memory that it is part of begins; 0 if that is not known.
+    pub storage: u64,
+    /// How often it is looked at; negative for no limit.
+    pub looks: i64,
+}
+
+pub const WATCHED_HOST: i32 = -1;
+/// On the thread's device, or else on the host.
+pub const WATCHED_ANYWHERE: i32 = -2;
+
+pub const WATCH_NOT_RECORDING: i64 = -1;
+/// Nothing can be read there.
+pub const WATCH_NO_MEMORY: i64 = -2;
+pub const WATCH_TOO_MANY: i64 = -3;
 
 /// Who was refused host memory, as in the recording.
 pub mod host_call {

@@ -1,4 +1,5 @@
 //! What happened to memory, and in which words.
+use crate::watch::{WatchEnding, WatchId, WatchLook, WatchMoment, WatchTrouble, WatchedBlock};
 use crate::{DevAddr, Moment, Name, PoolUsage, TimestampNs};
 use memscope_format::record::{self, Space};
 pub use memscope_format::record::{AccessMode, HostCall, Phase};
@@ -228,6 +229,21 @@ pub enum NoteKind<'e> {
     Function {
         phase: Phase,
         name: Name<'e>,
+    },
+    /// A block is watched from here on.
+    WatchBegin(WatchedBlock<'e>),
+    /// While something is watched: an operator or kernel begins or ends.
+    WatchMoment(WatchMoment<'e>),
+    /// What a watched block held then.
+    WatchLook(WatchLook<'e>),
+    WatchEnd {
+        watch: WatchId,
+        reason: WatchEnding,
+    },
+    /// Something is not watched as was asked for.
+    WatchProblem {
+        problem: WatchTrouble,
+        value: u64,
     },
 }
 

@@ -54,6 +54,7 @@ mod task_log;
 #[cfg(test)]
 mod tests;
 mod trace;
+pub mod watch;
 
 pub use annotations::{Annotation, Annotations, Inefficiencies};
 pub use directory::{FoundProcesses, find_processes, survey_processes};

@@ -3,6 +3,7 @@ use crate::labels::LateOwners;
 use crate::refusals::Refusals;
 use crate::replay::Replay;
 use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
+use crate::watch::{self, Contents};
 use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, ProcessState, PythonCalls, Stacks, State, TraceEvent};
 use memscope_format::decode::Spool;
 use memscope_format::layout;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 /// A process directory, opened: a [`TraceSource`].
 pub struct Process {
     spool: Arc<Spool>,
+    spool_directory: PathBuf,
     /// The only time between `start` and `stop` that counts.
     span: Option<NonZeroU32>,
     /// While a pass is under way it has them.
@@ -45,19 +47,24 @@ impl fmt::Debug for Process {
 impl Process {
     /// Opens a process directory (the one that holds `spool/`) or a spool directory itself.
     pub fn open(directory: &Path) -> Result<Process, ModelError> {
-        let Some(spool) = spool_directory(directory) else {
+        let Some(spool_directory) = spool_directory(directory) else {
             return Err(ModelError::NoRecording { path: directory.to_owned() });
         };
-        let spool = Arc::new(Spool::open(&spool)?);
+        let spool = Arc::new(Spool::open(&spool_directory)?);
         let stacks = no_stacks(&spool.process().settings());
         let late = (!spool.process().labels_blocks()).then(Arc::default);
-        Ok(Process { spool, span: None, stacks, late, is_first: false, pass: Pass::Before })
+        Ok(Process { spool, spool_directory, span: None, stacks, late, is_first: false, pass: Pass::Before })
     }
 
     /// From the next pass on, only what happens from the `start` of this number, from 1, to the next `stop` is chosen, and
     /// steps are counted from there. The books are kept of everything.
     pub fn choose_span(&mut self, number: NonZeroU32) {
         self.span = Some(number);
+    }
+
+    /// The bytes of watched blocks; `None` if none were kept.
+    pub fn watched_contents(&self) -> Option<Contents> {
+        watch::contents(&self.spool_directory)
     }
 
     pub fn info(&self) -> &ProcessInfo {
@@ -152,6 +159,7 @@ impl TraceSource for Process {
             start: info.start,
             run_id: info.run_id,
             exited: Some(info.state == ProcessState::Ended),
+            watch: info.settings().watch.filter(|watch| !watch.is_empty()).map(|watch| watch.to_string()),
         }
     }
 

@@ -4,6 +4,7 @@ mod aten;
 mod kernels;
 mod labels;
 mod refused;
+mod watch;
 
 use self::kernels::{LogTotals, LogTurn};
 use crate::books::{Books, BooksView, Counts, Handover};
@@ -57,6 +58,7 @@ pub(crate) struct Replay {
     kernels: KernelBooks,
     operators: OpenOperators<OpenAtbOperator>,
     aten_operators: OpenOperators<OpenAtenOperator>,
+    watches: watch::Watches,
     problems: Vec<Problem>,
     damage: Vec<Damage>,
     unknown_records: u64,
@@ -187,6 +189,7 @@ impl Replay {
             kernels: KernelBooks::default(),
             operators: OpenOperators::default(),
             aten_operators: OpenOperators::default(),
+            watches: watch::Watches::default(),
             problems: Vec::new(),
             damage: spool.damage().iter().cloned().map(Damage::Spool).collect(),
             unknown_records: 0,
@@ -525,6 +528,13 @@ impl Replay {
                 ControlFlow::Break(()) => ControlFlow::Break(()),
             });
         }
+        if is_of_watch(kind) {
+            let kernel = self.kernel_of_moment(pending)?;
+            return Ok(match self.enter_watch(now, kind, &pending.lane, kernel, sink) {
+                ControlFlow::Continue(()) => ControlFlow::Continue(self.advance(pending)?),
+                ControlFlow::Break(()) => ControlFlow::Break(()),
+            });
+        }
         if self.label(kind, now.thread, pending) {
             return Ok(ControlFlow::Continue(self.advance(pending)?));
         }
@@ -660,6 +670,11 @@ impl Replay {
             | EventKind::ModuleCall { .. }
             | EventKind::NativeCall { .. }
             | EventKind::CallEnd {} => ControlFlow::Continue(()),
+            EventKind::WatchBegin { .. }
+            | EventKind::WatchMoment { .. }
+            | EventKind::WatchLook { .. }
+            | EventKind::WatchEnd { .. }
+            | EventKind::WatchProblem { .. } => self.enter_watch(now, kind, lane, 0, sink),
         }
     }
 
@@ -805,6 +820,17 @@ fn is_of_host(kind: EventKind) -> bool {
             | EventKind::HostProtect { .. }
             | EventKind::HostUnmap { .. }
             | EventKind::HostRemap { .. }
+    )
+}
+
+fn is_of_watch(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::WatchBegin { .. }
+            | EventKind::WatchMoment { .. }
+            | EventKind::WatchLook { .. }
+            | EventKind::WatchEnd { .. }
+            | EventKind::WatchProblem { .. }
     )
 }
 

@@ -123,6 +123,8 @@ pub struct TraceInfo {
     pub run_id: u64,
     /// Whether the recording was ended by the process itself; `None` where the source does not say.
     pub exited: Option<bool>,
+    /// What the recorder was asked to watch, in the option's notation.
+    pub watch: Option<String>,
 }
 
 /// Something a trace can be read from: a spool, or files made from one. It is stepped by whoever reads it, and waits

@@ -1,12 +1,16 @@
 //! The C table, filled.
 use crate::deliberate_lock;
+use crate::hooks::atb::KeptErrno;
+use crate::recording::hidden;
 use crate::torch;
+use crate::watched_memory::Runtime;
 use core::ffi::{CStr, c_char};
-use memscope_hook::{API_VERSION, Api, ToldMemory, host_call, label_level};
-use memscope_recorder::device::LogicalDevice;
+use memscope_hook::{API_VERSION, Api, ToldMemory, WatchedBlock, host_call, label_level};
+use memscope_recorder::device::{DevAddr, LogicalDevice};
 use memscope_recorder::labels::{self, LabelLevel};
 use memscope_recorder::slot::{self, Guard};
-use memscope_recorder::{Beginning, Extended, HostCall, Protection, control};
+use memscope_recorder::watch::{Refused, Wish};
+use memscope_recorder::{Beginning, Extended, HostCall, Protection, control, watch as watching};
 
 static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     size: size_of::<Api>() as u32,
@@ -40,6 +44,8 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     told_snapshot,
     calls_begin: crate::python_calls::begin,
     calls_end: crate::python_calls::end,
+    watch,
+    unwatch,
 }));
 
 struct ApiCell(core::cell::UnsafeCell<Api>);
@@ -77,12 +83,14 @@ unsafe extern "C" fn host_free(address: usize) {
     let _held = deliberate_lock::hold();
     // SAFETY: as above.
     let guard = unsafe { Guard::lent(0, 0) };
+    watching::freed(&guard, address as u64);
     memscope_recorder::host_free(&guard, address);
 }
 
 unsafe extern "C" fn host_moved(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize) {
     // SAFETY: as above.
     let guard = unsafe { Guard::lent(stack, frame) };
+    watching::moved(&guard, old as u64);
     memscope_recorder::host_moved(&guard, old, new, size, began);
 }
 
@@ -125,6 +133,7 @@ const _: () = {
 unsafe extern "C" fn host_unmap(address: usize, size: usize) {
     // SAFETY: as above.
     let guard = unsafe { Guard::lent(0, 0) };
+    watching::unmapped(&guard, address as u64, size as u64);
     memscope_recorder::host_unmap(&guard, address, size);
 }
 
@@ -139,6 +148,7 @@ unsafe extern "C" fn host_remapped(
 ) {
     // SAFETY: as above.
     let guard = unsafe { Guard::lent(stack, frame) };
+    watching::unmapped(&guard, old as u64, old_size as u64);
     memscope_recorder::host_remapped(&guard, (old, old_size), (new, new_size), began);
 }
 
@@ -240,6 +250,33 @@ unsafe extern "C" fn told_snapshot(name: *const u8, length: usize, device: i32, 
         total,
         name,
     });
+}
+
+unsafe extern "C" fn watch(block: *const WatchedBlock, name: *const u8, length: usize) -> i64 {
+    // SAFETY: the interface wants a block, and a name of so many bytes.
+    let (WatchedBlock { device, address, size, storage, looks }, name) = unsafe { (*block, cut(name, length)) };
+    let device = match device {
+        memscope_hook::WATCHED_HOST => LogicalDevice::HOST,
+        device => u32::try_from(device).map_or(LogicalDevice::UNKNOWN, LogicalDevice),
+    };
+    let wish = Wish { device, address: DevAddr(address), size, storage: DevAddr(storage), looks, name };
+    let answer = hidden(|guard| {
+        let _errno = KeptErrno::keep();
+        watching::watch(guard, &wish, &Runtime::of_device())
+    });
+    if matches!(answer, Some(Ok(_))) {
+        torch::look();
+    }
+    match answer {
+        Some(Ok(watch)) => i64::from(watch),
+        Some(Err(Refused::NoMemory)) => memscope_hook::WATCH_NO_MEMORY,
+        Some(Err(Refused::TooMany)) => memscope_hook::WATCH_TOO_MANY,
+        Some(Err(Refused::NotRecording)) | None => memscope_hook::WATCH_NOT_RECORDING,
+    }
+}
+
+extern "C" fn unwatch(address: u64, size: u64) -> u32 {
+    hidden(|guard| watching::remove(guard, DevAddr(address), size)).unwrap_or(0)
 }
 
 unsafe extern "C" fn snapshot(name: *const c_char, device: i32) {

@@ -16,5 +16,6 @@ mod original;
 mod python_calls;
 mod recording;
 mod torch;
+mod watched_memory;
 
 memscope_hook::preloaded_library!();

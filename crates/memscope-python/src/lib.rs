@@ -23,6 +23,7 @@ mod settings;
 mod side_keeper;
 mod table;
 mod text;
+mod watcher;
 
 use pyo3::pymodule;
 
@@ -68,4 +69,6 @@ mod _native {
     use super::recording::{announce, is_recording, mark, prepare, range_end, range_start, start, step, stop, wait};
     #[pymodule_export]
     use super::settings::Settings;
+    #[pymodule_export]
+    use super::watcher::{unwatch, watch};
 }

@@ -131,6 +131,7 @@ fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Res
     }
     output_dir::check_length(&settings.output_dir, record.longest_dir()).map_err(|error| in_words(&error))?;
     output_dir::prepare(&settings.output_dir).map_err(|error| in_words(&error))?;
+    notes.extend(output_dir::room_for_watching(settings));
     let found = find_libraries(package, settings.devices.cpu)?;
     let attachment = libraries::attach(&found)?;
     let api = table::find().ok_or("the recording library was loaded and is not found")?;

@@ -17,13 +17,33 @@ pub use memscope_format::record::{AccessMode, DevAddr, HOST_DEVICE};
 /// Names go by numbers below this.
 pub const MOST_NAMES: usize = 4096;
 
-/// Which names were defined in a lane, a bit each. In the lane's zeroed memory none was.
+/// What a lane remembers of operators. In its zeroed memory no name was defined and no number is left.
 #[repr(C)]
-pub(crate) struct DefinedNames([u64; MOST_NAMES / 64]);
+pub(crate) struct LaneOperators {
+    /// Which names were defined, a bit each.
+    defined: [u64; MOST_NAMES / 64],
+    /// Numbers for operators that begin, up to the next multiple of [`LaneOperators::NUMBERS`].
+    next_number: u64,
+}
 
-impl DefinedNames {
+impl LaneOperators {
+    /// Taken at once: threads that took one each time would take the cache line from each other.
+    const NUMBERS: u64 = 1024;
+
     fn place(&mut self, name: u32) -> Option<(&mut u64, u64)> {
-        Some((self.0.get_mut(name as usize / 64)?, 1 << (name % 64)))
+        Some((self.defined.get_mut(name as usize / 64)?, 1 << (name % 64)))
+    }
+
+    /// A number that no operator of the process had.
+    #[inline(always)]
+    fn number(&mut self) -> u64 {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        if self.next_number.is_multiple_of(LaneOperators::NUMBERS) {
+            // The first of each is left out: 0 is none.
+            self.next_number = NUMBERS.fetch_add(LaneOperators::NUMBERS, Relaxed) + 1;
+        }
+        self.next_number += 1;
+        self.next_number - 1
     }
 }
 
@@ -93,24 +113,24 @@ pub fn is_inside(place: usize) -> bool {
     }
 }
 
-/// An operator begins. `text` is its name, asked for once in each lane; `tensors` says what it is given.
+/// An operator begins, and gets its number. `text` is its name, asked for once in each lane; `tensors` says what it is given.
 #[inline]
 pub fn begin<T: AsRef<[u8]>>(
     guard: &Guard<'_>,
     operator: &Operator,
     text: impl FnOnce() -> T,
     tensors: impl FnOnce(&mut Tensors<'_>),
-) {
-    static SEQUENCE: AtomicU64 = AtomicU64::new(1);
+) -> u64 {
     let Operator { place, name, device, flags, is_wanted } = *operator;
     note_visible_devices(guard);
-    let sequence = SEQUENCE.fetch_add(1, Relaxed);
+    let mut sequence = 0;
     let entry = if is_wanted { guard.python_only() } else { guard.no_stack() };
     record(entry, 1, |lane, ticks, stack| {
         if !define(lane, ticks, name, text) {
             lane.writer.lose(1);
             return;
         }
+        sequence = lane.operators().map_or(0, LaneOperators::number);
         if is_wanted {
             lane.writer.frequent_event(ticks, &Extended::AtenOperatorStart { sequence, device, name, stack });
         }
@@ -119,6 +139,7 @@ pub fn begin<T: AsRef<[u8]>>(
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and the word at the place is that of an object on its stack.
     unsafe { (*slot).operator = OpenOperator { place, word: *(place as *const usize), sequence, name, flags } };
+    sequence
 }
 
 /// The operator whose call has this place, if it is the one that has begun; from here on it is not at work any more.
@@ -169,7 +190,7 @@ impl Tensors<'_> {
 /// Says in the lane what a number stands for, if it was not said yet. `false` if it cannot be.
 #[inline(always)]
 fn define<T: AsRef<[u8]>>(lane: &mut Lane, ticks: u64, name: u32, text: impl FnOnce() -> T) -> bool {
-    let known = |lane: &mut Lane| lane.aten_names()?.place(name).map(|(word, bit)| *word & bit != 0);
+    let known = |lane: &mut Lane| lane.operators()?.place(name).map(|(word, bit)| *word & bit != 0);
     match known(lane) {
         Some(true) => return true,
         None => return false,
@@ -179,7 +200,7 @@ fn define<T: AsRef<[u8]>>(lane: &mut Lane, ticks: u64, name: u32, text: impl FnO
     if lane.writer.has_dropped() {
         return false;
     }
-    if let Some((word, bit)) = lane.aten_names().and_then(|names| names.place(name)) {
+    if let Some((word, bit)) = lane.operators().and_then(|operators| operators.place(name)) {
         *word |= bit;
     }
     true
@@ -199,14 +220,23 @@ mod tests {
 
     #[test]
     fn a_name_has_a_bit_of_its_own_and_beyond_the_last_there_is_none() {
-        let mut names = DefinedNames([0; MOST_NAMES / 64]);
+        let mut names = LaneOperators { defined: [0; MOST_NAMES / 64], next_number: 0 };
         for name in [0, 63, 64, MOST_NAMES as u32 - 1] {
             let (word, bit) = names.place(name).unwrap();
             assert_eq!(*word & bit, 0);
             *word |= bit;
         }
-        assert_eq!(names.0.iter().map(|word| word.count_ones()).sum::<u32>(), 4);
+        assert_eq!(names.defined.iter().map(|word| word.count_ones()).sum::<u32>(), 4);
         assert!(names.place(MOST_NAMES as u32).is_none());
+    }
+
+    #[test]
+    fn no_number_comes_twice() {
+        let mut lanes = [(); 2].map(|()| LaneOperators { defined: [0; MOST_NAMES / 64], next_number: 0 });
+        let mut numbers: Vec<u64> = (0..5000).map(|turn| lanes[turn % 2].number()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!((numbers.len(), numbers.contains(&0)), (5000, false));
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! The recorder's settings: one environment variable, read once per process image.
+use crate::watch::Spec;
 use core::ffi::{CStr, c_char};
 use memscope_format::layout::CONFIG_CAPACITY;
 use memscope_format::settings::{ENTRY, Mask, RecordSettings, event, level};
@@ -22,6 +23,7 @@ pub(crate) struct Config {
     pub(crate) wanted: Wanted,
     /// Host memory is recorded too.
     pub(crate) host: bool,
+    pub(crate) watch: Spec,
 }
 
 /// Which events besides those of memory the user asked for; memory's are always recorded, because later ones are
@@ -93,6 +95,7 @@ impl Config {
             deferred: false,
             wanted: Wanted::NOTHING,
             host: false,
+            watch: Spec::NOTHING,
         }
     }
 
@@ -113,6 +116,7 @@ impl Config {
         config.wanted = Wanted::of(&settings);
         config.host = settings.cpu == Some(true);
         config.size_cap = settings.max_size.unwrap_or(0);
+        config.watch = Spec::of(&settings);
         Some(config)
     }
 

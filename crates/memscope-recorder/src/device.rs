@@ -45,6 +45,7 @@ pub fn device_alloc(guard: &Guard<'_>, block: DeviceBlock) {
 
 /// Device memory was given back by a call that began at `began` ([`crate::ticks_now`]).
 pub fn device_free(guard: &Guard<'_>, space: Space, address: SpaceAddr, began: u64) {
+    crate::watch::freed(guard, address.0);
     record(guard.entry(), 1, |lane, _, stack| {
         lane.writer.extended_event(began, &Extended::DeviceFree { space, address, stack });
     });

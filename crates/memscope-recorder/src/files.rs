@@ -17,7 +17,7 @@ pub(crate) struct SpoolFile {
     pub(crate) path: Path,
     /// Flags for opening it again; creation was once.
     flags: usize,
-    is_events: bool,
+    which: Which,
     descriptor: AtomicI32,
     device: AtomicU64,
     inode: AtomicU64,
@@ -45,13 +45,13 @@ impl SpoolFile {
     /// Creates the file at `self.path`, which must not exist.
     pub(crate) fn create(&mut self, which: Which, flags: usize) -> Result<(), Errno> {
         self.flags = flags;
-        self.is_events = matches!(which, Which::Events);
+        self.which = which;
         self.keep(park(sys::open(self.path.as_c_str(), flags | sys::O_CREAT | sys::O_EXCL | sys::O_NOFOLLOW)?))
     }
 
     /// Takes a file that somebody else made and opened. It has no path here and cannot be opened again.
     pub(crate) fn adopt(&mut self, which: Which, descriptor: Fd) -> Result<(), Errno> {
-        self.is_events = matches!(which, Which::Events);
+        self.which = which;
         self.path.truncate(0);
         self.keep(park(descriptor))
     }
@@ -66,8 +66,7 @@ impl SpoolFile {
 
     fn use_from_now_on(&self, parked: Fd) {
         self.descriptor.store(parked.0, Relaxed);
-        let which = if self.is_events { Which::Events } else { Which::Windows };
-        forks::remember(which, parked, self.id());
+        forks::remember(self.which, parked, self.id());
     }
 
     fn id(&self) -> FileId {

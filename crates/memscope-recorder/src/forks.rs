@@ -18,15 +18,18 @@ struct Descriptor {
     inode: AtomicU64,
 }
 
-/// Of the windows and of the events.
-static DESCRIPTORS: [Descriptor; 2] =
-    [const { Descriptor { number: AtomicI32::new(0), device: AtomicU64::new(0), inode: AtomicU64::new(0) } }; 2];
+/// Of each spool file.
+static DESCRIPTORS: [Descriptor; 3] =
+    [const { Descriptor { number: AtomicI32::new(0), device: AtomicU64::new(0), inode: AtomicU64::new(0) } }; 3];
 
-/// Which of the two spool files.
+/// Which of the spool files. Zeroes are the first.
 #[derive(Clone, Copy)]
+#[repr(u8)]
 pub(crate) enum Which {
     Windows = 0,
     Events = 1,
+    /// What watched blocks held.
+    Watch = 2,
 }
 
 /// From now on this is the descriptor of that file.

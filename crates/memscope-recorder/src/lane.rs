@@ -4,7 +4,7 @@
 //! register); instead a new thread looks for a lane whose thread is gone and takes it over, with its window, its
 //! stack memory and its numbers. So a program that starts a million threads has as many lanes as it had threads at once.
 use crate::atb::LastPath;
-use crate::aten::DefinedNames;
+use crate::aten::LaneOperators;
 use crate::calls::OpenCalls;
 use crate::clock;
 use crate::config::{Config, Wanted};
@@ -69,7 +69,7 @@ pub(crate) struct Tables {
     pub(crate) stacks: StackCapture,
     nodes: NodeDeltas,
     last_path: LastPath,
-    aten_names: DefinedNames,
+    operators: LaneOperators,
     pub(crate) calls: OpenCalls,
 }
 
@@ -540,10 +540,11 @@ impl Lane {
         unsafe { self.tables.as_mut() }.map(|tables| &mut tables.last_path)
     }
 
-    /// Which names of operators were defined in the lane.
-    pub(crate) fn aten_names(&mut self) -> Option<&mut DefinedNames> {
+    /// What the lane remembers of operators.
+    #[inline(always)]
+    pub(crate) fn operators(&mut self) -> Option<&mut LaneOperators> {
         // SAFETY: null, or the lane's own tables.
-        unsafe { self.tables.as_mut() }.map(|tables| &mut tables.aten_names)
+        unsafe { self.tables.as_mut() }.map(|tables| &mut tables.operators)
     }
 
     /// The stack of an event, everything defined that is new in it; `None` if the event cannot be written behind it.

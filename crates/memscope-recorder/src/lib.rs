@@ -16,7 +16,8 @@
 //! is out of reach. What a child is to inherit (the settings, whether tracing is on, the count of steps) is ordinary memory.
 //!
 //! What it is not: it calls no hooked function and no device. What devices, pools and frameworks tell ([`device`], [`storage`],
-//! [`kernel`], [`atb`], [`aten`], [`task_log`]) it writes down as its hook has it.
+//! [`kernel`], [`atb`], [`aten`], [`task_log`]) it writes down as its hook has it. What a device holds
+//! ([`watch`]) its hooks read for it.
 #![cfg_attr(not(test), no_std)]
 
 pub mod atb;
@@ -42,6 +43,7 @@ mod stacks;
 mod start;
 pub mod storage;
 pub mod task_log;
+pub mod watch;
 mod windows;
 mod writer;
 

@@ -12,6 +12,7 @@ use crate::lane::Lane;
 use crate::slot::{self, Guard};
 use crate::stacks;
 use crate::start::start;
+use crate::watch;
 use crate::windows::FreeWindows;
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
@@ -52,6 +53,7 @@ pub(crate) struct Process {
     tick_line: TickLine,
     pub(crate) kernels: Kernels,
     pub(crate) devices: Devices,
+    pub(crate) watches: watch::Table,
 }
 
 // SAFETY: an attempt is written by the thread that claimed it and by nobody after it is published; a lane belongs to its
@@ -285,6 +287,11 @@ pub(crate) fn records_host() -> bool {
     image_is_ready() && config().host
 }
 
+/// What is to be watched; `None` if nothing is recorded.
+pub(crate) fn watch_spec() -> Option<&'static watch::Spec> {
+    image_is_ready().then(|| &config().watch)
+}
+
 /// What besides memory is to be recorded; nothing if nothing is.
 pub fn wanted() -> Wanted {
     if image_is_ready() { config().wanted } else { Wanted::NOTHING }
@@ -346,6 +353,9 @@ fn prepare_image(config: Config) -> bool {
     }
     if config.deferred {
         control::defer();
+    }
+    if config.watch.has_start() {
+        watch::expect_start();
     }
     // SAFETY: we are the one thread between `IMAGE_NEW` and the published state; the page is ours, zeroed and large
     // enough.

@@ -43,6 +43,12 @@ pub struct Slot {
     pub(crate) coming: usize,
     pub(crate) coming_length: usize,
     pub(crate) storage_request: Request,
+    /// The hash of the kernel that the runtime reported last, for [`crate::watch`].
+    pub(crate) kernel_reported: u64,
+    /// The runtime is at work for [`crate::watch`].
+    pub(crate) calling_runtime: bool,
+    pub(crate) in_named_kernel: bool,
+    pub(crate) last_stream: usize,
     /// The outermost operator of torch that is at work on this thread.
     pub(crate) operator: OpenOperator,
 }

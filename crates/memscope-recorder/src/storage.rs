@@ -61,6 +61,7 @@ pub fn begin(guard: &Guard<'_>, address: usize, size: usize) {
 /// A storage is about to be given back.
 #[inline]
 pub fn end(guard: &Guard<'_>, address: usize) {
+    crate::watch::freed(guard, address as u64);
     let address = SpaceAddr(address as u64);
     event_with_stack(guard, |stack| Extended::DeviceFree { space: SPACE, address, stack });
 }

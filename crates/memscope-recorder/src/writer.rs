@@ -134,15 +134,7 @@ impl Writer {
         self.extended_events(ticks, record, 1);
     }
 
-    /// The same for a record that holds several events.
-    pub(crate) fn extended_events(&mut self, ticks: u64, record: &Extended<'_>, events: u64) {
-        match self.encode_extended(ticks, record) {
-            Some(end) => self.commit_events(slot::current(), end, events, 0),
-            None => self.lose(events),
-        }
-    }
-
-    /// [`Writer::extended_event`] for events that are frequent: made where it is called, of one record's code alone.
+    /// The same for one that comes so often that it is encoded where it is written.
     #[inline(always)]
     pub(crate) fn frequent_event(&mut self, ticks: u64, record: &Extended<'_>) {
         if !self.make_room(record.room_in_place()) {
@@ -151,6 +143,14 @@ impl Writer {
         // SAFETY: the window has the room the record asks for.
         let end = unsafe { encode::extended_in_place(self.cursor as *mut u8, &mut self.last, ticks, record) };
         self.commit_events(slot::current(), end, 1, 0);
+    }
+
+    /// The same for a record that holds several events.
+    pub(crate) fn extended_events(&mut self, ticks: u64, record: &Extended<'_>, events: u64) {
+        match self.encode_extended(ticks, record) {
+            Some(end) => self.commit_events(slot::current(), end, events, 0),
+            None => self.lose(events),
+        }
     }
 
     /// Writes a record that later ones refer to.

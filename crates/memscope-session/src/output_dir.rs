@@ -7,7 +7,10 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use thiserror::Error;
 
+use crate::report::quantity::bytes;
+use crate::settings::Settings;
 use crate::usage_error::quoted;
+use memscope_format::settings::WATCH_MAX_BYTES;
 
 /// Memory contents and call stacks are the user's own business, his group's at most.
 const MODE: u32 = 0o750;
@@ -28,6 +31,23 @@ pub fn check_length(directory: &Path, longest: usize) -> Result<(), OutputDirErr
     let start: String = directory.to_string_lossy().chars().take(40).collect();
     let reason = format!("its path has {length} bytes, and {longest} are the most");
     Err(OutputDirError { directory: format!("'{start}…'"), reason })
+}
+
+/// What the user should know before watched blocks take what is left of the disk.
+pub fn room_for_watching(settings: &Settings) -> Option<String> {
+    settings.watch.as_ref().filter(|watch| watch.full_content)?;
+    let most = settings.watch_max_bytes.unwrap_or(WATCH_MAX_BYTES);
+    let system = rustix::fs::statvfs(&settings.output_dir).ok()?;
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    (free < most).then(|| {
+        format!(
+            "--watch with full-content may keep {} of each process, and {} are free in {}; when the disk is nearly full only check sums are \
+             kept; --watch-max-bytes sets another limit",
+            bytes(most),
+            bytes(free),
+            quoted(&settings.output_dir)
+        )
+    })
 }
 
 /// `directory` is absolute.

@@ -83,6 +83,7 @@ impl<'s> RecordConfig<'s> {
             stacks: Some(self.settings.stacks.map_or("", StackForm::word)),
             log_level: Some(self.settings.log_level as u8),
             watch: Some(Escaped::of(&watch)),
+            watch_max_bytes: self.settings.watch_max_bytes,
             attached: self.attached.then_some(true),
             dir: Some(dir),
         };
@@ -117,6 +118,7 @@ impl DecodedConfig {
             data_format: Format::from_code(record.data_format?)?,
             stacks: record.stacks.and_then(StackForm::from_word),
             watch: record.watch.and_then(|watch| values::watch(&watch.to_string()).ok()),
+            watch_max_bytes: record.watch_max_bytes,
             output_dir: PathBuf::from(OsStr::from_bytes(record.dir?)),
             log_level: LogLevel::of_number(record.log_level?)?,
             max_size: record.max_size.filter(|size| *size != 0),
@@ -146,6 +148,7 @@ mod tests {
             data_format: values::data_format("db").unwrap(),
             stacks: Some(values::stacks("inline").unwrap()),
             watch: Some(values::watch("a;b:2,c%d,full-content").unwrap()),
+            watch_max_bytes: Some(1 << 20),
             output_dir: PathBuf::from("/tmp/a;dir=b"),
             log_level: LogLevel::Info,
             max_size: Some(1 << 30),
@@ -156,6 +159,7 @@ mod tests {
                 devices: Devices::default(),
                 steps: Vec::new(),
                 watch: None,
+                watch_max_bytes: None,
                 max_size: None,
                 ..settings.clone()
             },

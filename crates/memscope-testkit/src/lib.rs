@@ -15,8 +15,8 @@
 
 pub use memscope_format::encode::Extended;
 use memscope_format::encode::{self, Deltas, NodeDeltas, Path as CodedPath};
-pub use memscope_format::layout::StopReason;
 use memscope_format::layout::{self, ProcessHeader, WindowHeader};
+pub use memscope_format::layout::{StopReason, seal};
 pub use memscope_format::record::{
     AccessMode, HOST_DEVICE, Phase, Protection, Space, SystemKind, TaskLogLine, TensorOwner, TimestampNs,
     UNKNOWN_DEVICE,
@@ -25,6 +25,7 @@ pub use memscope_format::record::{
     DevAddr, FrameRecord, HostAddr, HostCall, LabelLevel, LogicalDevice, PhysicalDevice, SpaceAddr, SpaceDevice,
     StackRef,
 };
+pub use memscope_format::watch;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;

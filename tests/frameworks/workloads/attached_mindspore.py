@@ -1,5 +1,7 @@
-"""Trains with MindSpore and records itself from MOMENT on: attached_mindspore.py MOMENT OUTPUT. Prints the pool's statistics, and what
-it had allocated before. The moments are those of attached_torch.py; MindSpore's pool is made when the device is initialised."""
+"""Trains with MindSpore and records itself from MOMENT on: attached_mindspore.py MOMENT OUTPUT.
+
+Prints the pool's statistics, and what it had allocated before. The moments are those of attached_torch.py; MindSpore's pool is
+made when the device is initialised."""
 
 import json
 import sys

@@ -1,5 +1,6 @@
-"""Trains on an NPU and records itself from MOMENT on: attached_torch.py MOMENT OUTPUT. Prints the allocator's statistics, and what it
-had allocated before.
+"""Trains on an NPU and records itself from MOMENT on: attached_torch.py MOMENT OUTPUT.
+
+Prints the allocator's statistics, and what it had allocated before.
 
 before: start() before torch is imported; imported: after that; initialised: when the device is; allocated: when it has a
 tensor already; configured: as allocated, but config() comes before the import.

@@ -1,4 +1,4 @@
-"""Records itself and loads its data by two workers: attached_workers.py fork|spawn OUTPUT. Prints the numbers of the processes."""
+"""Records itself and loads its data by two workers: attached_workers.py fork|spawn OUTPUT. Prints their process numbers."""
 
 import json
 import os

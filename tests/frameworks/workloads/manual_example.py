@@ -1,5 +1,6 @@
-"""The manual's example, started as `python manual_example.py torch|torch_npu|mindspore OUTPUT [KEYWORD=VALUE ...]`: config, start, a
-training that keeps 4 MiB in each step, step, stop. Keywords are those of config()."""
+"""The manual's example: manual_example.py torch|torch_npu|mindspore OUTPUT [KEYWORD=VALUE ...].
+
+config (which has the keywords), start, a training that keeps 4 MiB in each step, step, stop."""
 
 import sys
 

@@ -190,7 +190,9 @@ impl InefficiencyTally {
     }
 
     fn memory(&mut self, event: &BlockEvent) {
-        if event.block.device == Device::Cpu || !event.matched {
+        // Tensors of the host count as those of a device do; the heap beneath them does not: no operator accesses that.
+        let is_heap = event.block.device == Device::Cpu && event.block.pool != Pool::PtaCaching;
+        if is_heap || !event.matched {
             return;
         }
         let unit = self.units.of(event.at.thread);

@@ -323,6 +323,21 @@ fn pools_devices_and_the_host_are_apart() {
 }
 
 #[test]
+fn tensors_of_the_host_are_held_for_nothing_too() {
+    let mut played = Played::new(InefficiencySettings::default());
+    let (cpu, pta) = (Device::Cpu, Pool::PtaCaching);
+    played.malloc(1, 1, cpu, pta, 1, 10);
+    played.malloc(2, 1, cpu, pta, 2, 10);
+    played.operator(3, 1, cpu, Phase::Start, "frees");
+    played.free(4, 1, cpu, pta, 2, false);
+    played.operator(5, 1, cpu, Phase::End, "frees");
+    played.operator(6, 1, cpu, Phase::Start, "uses");
+    played.access(7, 1, SLOT);
+    played.operator(8, 1, cpu, Phase::End, "uses");
+    assert_eq!(played.found(), [(1, vec![EARLY])]);
+}
+
+#[test]
 fn an_operator_that_was_left_by_an_exception_does_not_hold_the_rest() {
     let mut played = Played::new(InefficiencySettings::default());
     let pta = Pool::PtaCaching;

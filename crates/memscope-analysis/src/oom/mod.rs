@@ -257,8 +257,9 @@ impl Waiting {
             return false;
         }
         match (self.request.call, next.call) {
-            // An allocator tells what it was told.
+            // An allocator tells what it was told, and that is its last word: what comes then is asked for anew.
             (RefusedCall::MemAlloc | RefusedCall::MemCreate, RefusedCall::Pool(_)) => true,
+            (RefusedCall::Pool(_), _) | (RefusedCall::Host(_), RefusedCall::Pool(_)) => false,
             // Python's allocator is refused an arena and turns to `malloc`.
             (RefusedCall::Host(HostCall::Mmap), RefusedCall::Host(call)) if call != HostCall::Mmap => {
                 python != NodeId::NONE

@@ -41,6 +41,9 @@ pub(super) fn run(settings: &Settings, printer: &Printer) -> anyhow::Result<Exit
     if let Err(error) = output_dir::prepare(&settings.output_dir) {
         return stop(&error, EXIT_USAGE);
     }
+    if let Some(note) = output_dir::room_for_watching(settings) {
+        printer.note(&note);
+    }
 
     let invocation = Invocation {
         program: &program,

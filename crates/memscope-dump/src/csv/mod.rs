@@ -6,3 +6,4 @@ pub(crate) mod write;
 
 pub(crate) use files::{call_bytes, frame_bytes, open, row_bytes};
 pub use write::CsvWriter;
+pub(crate) use write::push_plain;

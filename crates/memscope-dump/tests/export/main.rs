@@ -10,3 +10,4 @@ mod queries;
 mod recording;
 mod rows;
 mod stacks;
+mod watch;

@@ -2,13 +2,14 @@
 use super::text::Line;
 use super::{Definition, u64_at};
 use crate::encode::fields::{
-    Byte, DeviceAddress, InByte, Kernel, Label, Lines, Number, Operator, Stack, Tensor, Text, Varint, Word,
+    Byte, Called, DeviceAddress, InByte, Kernel, Label, Lines, Number, Operator, Stack, Tensor, Text, Varint, Word,
 };
 use crate::encode::{Deltas, Path};
 use crate::record::{
     ADDRESS_ABSOLUTE, ADDRESS_LENGTHS, AccessMode, HostAddr, HostCall, LabelLevel, MOST_DIMENSIONS, Phase, Protection,
     Space, StackRef, SystemKind, TaskLogLine, TensorOwner, execution, stack_field,
 };
+use crate::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
 
 /// The bytes make no record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +69,7 @@ macro_rules! choices {
     };
 }
 choices!(Space, HostCall, SystemKind, Phase, AccessMode, TensorOwner, LabelLevel);
+choices!(GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble);
 
 impl<'a, T: FromByte> Decode<'a, T> for Byte {
     fn get(fields: &mut Fields<'a>, _: &mut Deltas) -> Result<T, Nonsense> {
@@ -131,6 +133,12 @@ impl Stack {
 impl Label {
     pub(super) fn get<'a>(fields: &mut Fields<'a>, _: &mut Deltas) -> Read<'a> {
         Ok((StackRef::NONE, Tail::Label(fields.text()?)))
+    }
+}
+
+impl Called {
+    pub(super) fn get<'a>(fields: &mut Fields<'a>, last: &mut Deltas) -> Read<'a> {
+        Ok((fields.stack(last)?, Tail::Label(fields.text()?)))
     }
 }
 

@@ -3,7 +3,7 @@ use super::fields::{Decode, Fields, Nonsense, Tail, TensorShape};
 use super::nodes::node;
 use super::text::Line;
 use crate::encode::fields::{
-    BuildId, Byte, DeviceAddress, Kernel, Label, LineTable, Lines, Name, Operator, Stack, Tensor, Varint, Word,
+    BuildId, Byte, Called, DeviceAddress, Kernel, Label, LineTable, Lines, Name, Operator, Stack, Tensor, Varint, Word,
 };
 use crate::encode::{Deltas, NodeDeltas};
 use crate::record::{
@@ -12,6 +12,7 @@ use crate::record::{
     free_stack, kind,
 };
 use crate::records::records;
+use crate::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
 
 /// Something that happened in the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,8 +3,8 @@
 use super::fields::{FromByte, Tail, execution_line, names, tensor};
 use super::records::{Definition, EventKind, LaneRecord, Record, read};
 use crate::encode::fields::{
-    BuildId, Byte, DeviceAddress, Kernel, Label, LineTable, Lines, Name, Number, Operator, Stack, Tensor, Text, Varint,
-    Word,
+    BuildId, Byte, Called, DeviceAddress, Kernel, Label, LineTable, Lines, Name, Number, Operator, Stack, Tensor, Text,
+    Varint, Word,
 };
 use crate::encode::{self, Deltas, Extended, NodeDeltas, Path};
 use crate::layout::VERSION;
@@ -13,6 +13,7 @@ use crate::record::{
     PhysicalDevice, Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner,
 };
 use crate::records::records;
+use crate::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
 use proptest::prelude::*;
 use std::fmt::Write;
 use std::fs;
@@ -182,6 +183,19 @@ impl<'a> SampledTail<'a> for Label {
 
     fn check(_: &mut Samples<'a>, parts: Self::Parts, stack: StackRef, tail: Tail<'_>) {
         assert_eq!((stack, tail), (StackRef::NONE, Tail::Label(Name::kept(parts.0))));
+    }
+}
+
+impl<'a> SampledTail<'a> for Called {
+    const NAMES: &'static [&'static str] = &["stack", "text"];
+    type Parts = (StackRef, &'a [u8]);
+
+    fn sample(samples: &mut Samples<'a>) -> Self::Parts {
+        (samples.stack(), samples.text())
+    }
+
+    fn check(_: &mut Samples<'a>, parts: Self::Parts, stack: StackRef, tail: Tail<'_>) {
+        assert_eq!((stack, tail), (parts.0, Tail::Label(Name::kept(parts.1))));
     }
 }
 

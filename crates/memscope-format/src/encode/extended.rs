@@ -1,6 +1,7 @@
 //! Extended records, as the table says.
 use super::fields::{
-    BuildId, Byte, DeviceAddress, Encode, Kernel, Label, LineTable, Lines, Name, Operator, Stack, Tensor, Varint, Word,
+    BuildId, Byte, Called, DeviceAddress, Encode, Kernel, Label, LineTable, Lines, Name, Operator, Stack, Tensor,
+    Varint, Word,
 };
 use super::output::Output;
 use super::{Deltas, advance, log_code, store};
@@ -9,6 +10,7 @@ use crate::record::{
     SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner, kind,
 };
 use crate::records::records;
+use crate::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
 
 /// A path that is written as what it does not have in common with the lane's last path of the same generation: paths of
 /// operators and kernels differ in their last components.

@@ -9,6 +9,7 @@ use crate::record::{
     PhysicalDevice, Protection, Space, SpaceAddr, SpaceDevice, StackRef, SystemKind, TaskLogLine, TensorOwner,
     execution,
 };
+use crate::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
 
 /// The way one field is written.
 pub(crate) trait Encode<T: Copy> {
@@ -136,6 +137,7 @@ macro_rules! choices {
     };
 }
 choices!(Space, HostCall, SystemKind, Phase, AccessMode, TensorOwner, LabelLevel);
+choices!(GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble);
 
 impl<T: InByte> Encode<T> for Byte {
     #[inline(always)]
@@ -226,6 +228,22 @@ impl Label {
     #[inline(always)]
     pub(super) fn put(out: &mut Output, last: &mut Deltas, text: &[u8]) {
         Name::put(out, last, text);
+    }
+}
+
+/// The tail of an event with a stack and a name.
+pub(crate) struct Called;
+
+impl Called {
+    #[inline(always)]
+    pub(super) fn room(stack: StackRef, name: &[u8]) -> usize {
+        Stack::room(stack) + Name::room(name)
+    }
+
+    #[inline(always)]
+    pub(super) fn put(out: &mut Output, last: &mut Deltas, stack: StackRef, name: &[u8]) {
+        Stack::put(out, last, stack);
+        Name::put(out, last, name);
     }
 }
 

@@ -5,10 +5,12 @@ use memscope_testkit::{
     Protection, Space, SpoolBuilder, StackRef, StopReason, SystemKind, TaskLogLine, TensorOwner,
 };
 
+use memscope_format::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
+
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 12] = [
+pub(crate) const RECIPES: [(&str, Recipe); 13] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
@@ -21,6 +23,7 @@ pub(crate) const RECIPES: [(&str, Recipe); 12] = [
     ("storages", storages),
     ("phases", phases),
     ("calls", calls),
+    ("watch", watch),
 ];
 
 const SETTINGS: &str = "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;\
@@ -467,5 +470,55 @@ fn storages() -> SpoolBuilder {
     spool.device_alloc(lane, 4000, space, 10_000, 0x5000_0000, 4096, 0, 2);
     spool.out_of_memory(lane, 4001, space, 10_000, 1 << 47, 0, 3).end_generation(lane);
     spool.out_of_memory(lane, 4002, space, 10_000, u64::MAX, 0, 0);
+    spool
+}
+
+/// Watched blocks, what was seen of them, and what ended it.
+fn watch() -> SpoolBuilder {
+    let mut spool = spool();
+    let lane = spool.lane(4711);
+    stacks(&mut spool, lane);
+    let pick = |number: u32, of: &[StackRef]| of[number as usize % of.len()];
+    let stacks = [StackRef::NONE, StackRef { c: 1, python: 0 }, StackRef { c: 3, python: 100 }];
+    let mut ticks = 10;
+    for (number, size) in (0u32..).zip(SIZES) {
+        let watch = [0, 1, 127, 128, u32::MAX][number as usize % 5];
+        let name: &[u8] = [b"w".as_slice(), b"", "\u{7b97}\u{5b50}/7_Add".as_bytes()][number as usize % 3];
+        spool.record(
+            lane,
+            ticks,
+            &Extended::WatchBegin {
+                watch,
+                origin: WatchOrigin::ALL[number as usize % 2],
+                flags: number as u8,
+                device: LogicalDevice([0, 9_999, 10_000, u32::MAX][number as usize % 4]),
+                address: DevAddr(0x12c0_0000_0000 + (u64::from(number) << 33)),
+                size,
+                output: watch,
+                checksum: size.rotate_left(17),
+                content: size,
+                stack: pick(number, &stacks),
+                name,
+            },
+        );
+        for (step, phase) in [Phase::Start, Phase::End].into_iter().enumerate() {
+            let source = WatchSource::ALL[number as usize % WatchSource::ALL.len()];
+            let kernel = if source == WatchSource::Kernel { 0x5ab7_fa27_babd_ba77 } else { 0 };
+            let stack = pick(number + step as u32, &stacks);
+            let moment = Extended::WatchMoment { source, phase, operator: size, kernel, stack, name };
+            spool.record(lane, ticks + 1 + step as u64, &moment);
+            let given = GivenFor::ALL[(number as usize + step) % GivenFor::ALL.len()];
+            let look = Extended::WatchLook { watch, given, checksum: !size, content: size };
+            spool.record(lane, ticks + 2 + step as u64, &look);
+        }
+        let reason = WatchEnding::ALL[number as usize % WatchEnding::ALL.len()];
+        spool.record(lane, ticks + 20, &Extended::WatchEnd { watch, reason });
+        let problem = WatchTrouble::ALL[number as usize % WatchTrouble::ALL.len()];
+        spool.record(lane, ticks + 21, &Extended::WatchProblem { problem, value: size });
+        ticks += 1000;
+        if number == 6 {
+            spool.end_generation(lane);
+        }
+    }
     spool
 }

@@ -92,7 +92,7 @@ impl Replay {
     }
 
     /// On the host a storage may be a block of the heap that torch did not allocate: only where one begins is known there.
-    fn block_of_storage(&self, device: Device, storage: DevAddr) -> Option<AccessedBlock> {
+    pub(super) fn block_of_storage(&self, device: Device, storage: DevAddr) -> Option<AccessedBlock> {
         let found = self.books.devices.around(device, storage);
         found.or_else(|| {
             let block = (device == Device::Cpu).then(|| self.books.host.of_heap_at(HostAddr(storage.0)))??;

@@ -215,7 +215,8 @@ impl Replay {
 }
 
 /// Reading on would replace the text or tensor of such an event before it was emitted.
-fn may_look_past(kind: EventKind) -> bool {
+pub(super) fn may_look_past(kind: EventKind) -> bool {
+    use memscope_format::watch::WatchSource::{AtbKernel, AtbOperator, Aten};
     !matches!(
         kind,
         EventKind::Mark { .. }
@@ -226,6 +227,8 @@ fn may_look_past(kind: EventKind) -> bool {
             | EventKind::AtbKernel { .. }
             | EventKind::Access { .. }
             | EventKind::AtenAccess { .. }
+            | EventKind::WatchBegin { .. }
+            | EventKind::WatchMoment { source: AtbOperator | AtbKernel | Aten, .. }
     )
 }
 

@@ -267,6 +267,25 @@ fn an_operator_of_aten_ends_with_its_name_also_in_another_thread_and_one_may_be_
 }
 
 #[test]
+fn an_operator_of_aten_without_tensors_is_on_the_device_of_its_thread_or_else_on_the_host() {
+    let devices = |config: &str| {
+        let mut spool = SpoolBuilder::new();
+        spool.config(config);
+        let lane = spool.lane(1);
+        spool.aten_name(lane, 0, "aten::zeros").aten_start(lane, 1, 1, UNKNOWN_DEVICE, 0, 0).aten_end(lane, 2, 1);
+        spool
+            .system(lane, 3, SystemKind::SetDevice, 3)
+            .aten_start(lane, 4, 2, UNKNOWN_DEVICE, 0, 0)
+            .aten_end(lane, 5, 2);
+        let told = notes(&mut record(&mut spool).process);
+        let device = |note: &String| note.split(' ').nth(1).unwrap_or_default().to_owned();
+        told.iter().filter(|note| note.contains("AtenOperator")).map(device).collect::<Vec<String>>()
+    };
+    assert_eq!(devices("cpu=1;npu=ffffffff;level=1;events=15;dir=/a"), ["cpu", "cpu", "3", "3"]);
+    assert_eq!(devices("cpu=0;npu=ffffffff;level=1;events=15;dir=/a"), ["N/A", "N/A", "3", "3"]);
+}
+
+#[test]
 fn a_tensor_of_torch_is_in_the_block_of_its_storage_also_on_the_host() {
     let mut spool = SpoolBuilder::new();
     let lane = spool.lane(1);

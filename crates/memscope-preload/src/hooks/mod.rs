@@ -1,6 +1,6 @@
 //! Every function the library exports, by the library it belongs to.
 mod acl;
-mod atb;
+pub(crate) mod atb;
 mod dl;
 mod hal;
 mod mstx;

@@ -1,15 +1,44 @@
 //! Kernel launches: the runtime's functions and those of ACL, which call the runtime's.
+use crate::hooks::atb::KeptErrno;
 use crate::kernel_times;
 use crate::recording::hidden;
+use crate::watched_memory::Runtime;
 use core::ffi::c_int;
 use memscope_recorder::kernel;
 use memscope_recorder::slot::KernelLaunch;
+use memscope_recorder::watch::{self, WatchSource};
 
 #[inline(always)]
 pub(super) fn launch_by(address: usize, original: impl FnOnce() -> c_int) -> c_int {
     let mark = mark(address);
-    let _launch = begin(&mark);
+    let launch = begin(&mark);
+    if launch.is_some() && watch::is_on() {
+        return watched(original);
+    }
     original()
+}
+
+/// Looks at what is watched before and after. A kernel's name is known when the runtime has reported its task.
+#[cold]
+#[inline(never)]
+fn watched(original: impl FnOnce() -> c_int) -> c_int {
+    if !watch::at_kernels() || watch::is_in_named_kernel() {
+        return original();
+    }
+    let number = watch::new_number();
+    let kernel =
+        |hash| watch::Operator { source: WatchSource::Kernel, number, kernel: hash, name: b"", short_name: b"" };
+    watch::take_kernel();
+    hidden(|guard| {
+        let _errno = KeptErrno::keep();
+        watch::begins(guard, &kernel(0), &|_| {}, &Runtime::of_device());
+    });
+    let answer = original();
+    hidden(|guard| {
+        let _errno = KeptErrno::keep();
+        watch::ends(guard, &kernel(watch::take_kernel()), &|_| {}, &Runtime::of_device());
+    });
+    answer
 }
 
 /// A word no other frame is likely to have at the same place. Unknown to the compiler, so that it is stored.

@@ -6,6 +6,7 @@ use crate::recording::recording;
 use memscope_hook::Entry;
 use memscope_hook::around::Next;
 use memscope_recorder::storage::{self, Request};
+use memscope_recorder::watch;
 
 /// `void *c10::alloc_cpu(size_t)`.
 pub(super) unsafe extern "C" fn allocate_storage(size: usize, entry: Entry) -> Next {
@@ -38,6 +39,8 @@ pub(super) fn refused_storage() {
 pub(super) unsafe extern "C" fn free_storage(address: usize, entry: Entry) -> Next {
     if address != 0 && storage::are_wanted() {
         recording(entry, |guard| storage::end(guard, address));
+    } else if watch::is_on() {
+        recording(entry, |guard| watch::freed(guard, address as u64));
     }
     Next::jump(FreeCpu::ORIGINAL.address())
 }

@@ -8,7 +8,9 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use memscope_recorder::device::PhysicalDevice;
 use memscope_recorder::kernel;
+use memscope_recorder::slot::Guard;
 use memscope_recorder::sys::{self, loader};
+use memscope_recorder::watch;
 use memscope_recorder::{Extended, event};
 
 memscope_hook::functions! {
@@ -170,7 +172,16 @@ unsafe extern "C" fn on_compact_report(_aging: u32, data: *const c_void, length:
         (RUNTIME, TASK_TRACK) => {
             let TaskTrack { device, stream, task, name, .. } = report.body;
             let device = PhysicalDevice(u32::from(device));
-            hidden(|guard| kernel::task(guard, device, u32::from(stream), task, name));
+            if hidden(|guard| kernel::task(guard, device, u32::from(stream), task, name)).is_none()
+                && watch::Calling::is_under_way()
+            {
+                // A copy that a watch asked for: its execution comes in the log, and is not to be a stranger's.
+                // SAFETY: the thread holds the guard, and the recorder is not at work while the runtime is.
+                let guard = unsafe { Guard::lent(0, 0) };
+                kernel::task(&guard, device, u32::from(stream), task, name);
+            } else if name != 0 {
+                watch::kernel_reported(name);
+            }
             // A stream of a device other than the thread's: see to its log before the next launch, not in here.
             if kernel::task_log(device).is_some_and(|log| log.is_idle() && log.want()) {
                 kernel::recheck_task_logs();

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use memscope_hook::Entry;
 use memscope_hook::around::Next;
 use memscope_recorder::sys::loader::{self, Object};
-use memscope_recorder::{aten, is_host_wanted, wanted};
+use memscope_recorder::{aten, is_host_wanted, wanted, watch};
 use memscope_torch::callback::Callback;
 use memscope_torch::layout::Layout;
 use memscope_torch::version::{
@@ -83,25 +83,45 @@ pub(crate) unsafe extern "C" fn loaded(_engine: usize, _: Entry) -> Next {
 /// Registers with torch if it is in the process by now, and what it tells is wanted and traced.
 pub(crate) fn look() {
     let wanted = wanted();
-    if !(wanted.aten_operators || wanted.aten_accesses) || !aten::is_traced() {
+    let is_watched = watch::at_operators_of_torch();
+    if !(wanted.aten_operators || wanted.aten_accesses || is_watched) || !aten::is_traced() {
         return;
     }
     if OBSERVER.state.compare_exchange(ABSENT, COMING, AcqRel, Relaxed).is_err() {
+        if is_watched {
+            ask_for_tensors();
+        }
         return;
     }
-    let is_there = register(wanted.aten_accesses);
+    let is_there = register(wanted.aten_accesses, is_watched);
     OBSERVER.state.store(if is_there { THERE } else { ABSENT }, Release);
 }
 
+/// An observer that was registered to hear of operators only is left out from now on, and another takes its place: whether a watched block is
+/// an operator's own, its tensors tell.
+fn ask_for_tensors() {
+    let (Some(torch), Some(add), Some(disable)) = (observed(), AddObserver::find(), DisableObserver::find()) else {
+        return;
+    };
+    if torch.layout.is_none() || observer::has_tensors() {
+        return;
+    }
+    // SAFETY: torch's own functions, and the handle of the one observer that is enabled.
+    unsafe {
+        disable(OBSERVER.handle.load(Relaxed));
+        OBSERVER.handle.store(add(observer::callback(true)), Relaxed);
+    }
+}
+
 /// Not under the guard: what torch allocates for its list it will free one day, and both belong to the program.
-fn register(accesses: bool) -> bool {
+fn register(accesses: bool, is_watched: bool) -> bool {
     let (Some(torch_library), Some(core)) = (loader::loaded(c"libtorch_cpu.so"), loader::loaded(c"libc10.so")) else {
         return false;
     };
     let Some(functions) = functions(&core) else { return false };
     let Some(add) = AddObserver::find() else { return false };
     let layout = layout(&torch_library, &core);
-    let tensors = accesses && layout.is_some();
+    let tensors = (accesses || is_watched) && layout.is_some();
     observer::configure(accesses, wanted().aten_operators, is_host_wanted());
     // SAFETY: the state says that nobody else writes or reads it.
     unsafe { (*OBSERVER.torch.get()).write(Torch::new(functions, layout)) };

@@ -5,11 +5,15 @@
 //! distributed, batched): what they call is what happens. So an operator is recorded once, however many dispatch modes it passes
 //! through.
 use super::observed;
+use crate::hooks::atb::KeptErrno;
 use crate::recording::hidden;
+use crate::watched_memory::Runtime;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use memscope_recorder::aten::{self, Access, AccessMode, Begun, DevAddr, HOST_DEVICE, Operator, Tensors};
 use memscope_recorder::device::LogicalDevice;
+use memscope_recorder::slot::Guard;
+use memscope_recorder::watch::{self, GivenFor, WatchSource};
 use memscope_torch::callback::Callback;
 use memscope_torch::check::Trust;
 use memscope_torch::operator::{Facts, Kind};
@@ -21,6 +25,8 @@ static TRUST: Trust = Trust::new();
 static ACCESSES: AtomicBool = AtomicBool::new(false);
 static LAUNCHES: AtomicBool = AtomicBool::new(false);
 static HOST: AtomicBool = AtomicBool::new(false);
+/// torch shows the tensors of each call.
+static TENSORS: AtomicBool = AtomicBool::new(false);
 /// Raised when kernels may have been added to torch's operators.
 static EPOCH: AtomicU32 = AtomicU32::new(1);
 
@@ -38,6 +44,11 @@ pub(super) fn configure(accesses: bool, launches: bool, host: bool) {
     HOST.store(host, Relaxed);
 }
 
+/// Whether torch shows the tensors of each call.
+pub(super) fn has_tensors() -> bool {
+    TENSORS.load(Relaxed)
+}
+
 /// Kernels for a device may have been added to operators that were seen before.
 pub(crate) fn kernels_added() {
     EPOCH.fetch_add(1, Relaxed);
@@ -47,6 +58,7 @@ memscope_torch::start_callback!(started => began);
 
 /// What torch is to call, with the tensors of each call or without.
 pub(super) fn callback(tensors: bool) -> Callback {
+    TENSORS.store(tensors, Relaxed);
     Callback::new(started, ended, tensors)
 }
 
@@ -72,10 +84,11 @@ unsafe extern "C" fn began(address: usize) {
 
 /// Begins an operator whose facts are known.
 #[inline(always)]
-fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl FnOnce() -> Text) {
+fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl Fn() -> Text) {
     let accesses = ACCESSES.load(Relaxed);
+    let is_watched = watch::is_on() && TENSORS.load(Relaxed);
     let mut given = Given::default();
-    if accesses {
+    if accesses || is_watched {
         call.each_input(facts, &TRUST, |what, seen| given.add(what, &seen));
         if TRUST.is_refuted() {
             return;
@@ -92,12 +105,37 @@ fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl FnOnce(
         is_wanted: LAUNCHES.load(Relaxed),
     };
     hidden(|guard| {
-        aten::begin(guard, &operator, text, |tensors| {
-            if given.has_memory {
+        let sequence = aten::begin(guard, &operator, &text, |tensors| {
+            if accesses && given.has_memory {
                 call.each_input(facts, &TRUST, |what, seen| tell(tensors, what, &seen));
             }
         });
+        if is_watched && watch::at_operators_of_torch() {
+            let _errno = KeptErrno::keep();
+            let text = text();
+            let operator = watched_operator(sequence, text.bytes());
+            let inputs = |visit: &mut dyn FnMut(watch::Tensor)| {
+                call.each_input(facts, &TRUST, |what, seen| show(what, &seen, visit));
+            };
+            watch::begins(guard, &operator, &inputs, &Runtime::of_device());
+        }
     });
+}
+
+fn watched_operator(sequence: u64, name: &[u8]) -> watch::Operator<'_> {
+    watch::Operator { source: WatchSource::Aten, number: sequence, kernel: 0, name, short_name: b"" }
+}
+
+/// What a watched block that is part of a tensor may be used for.
+fn show(what: Option<Use>, seen: &Seen<'_>, visit: &mut dyn FnMut(watch::Tensor)) {
+    if let (Some(what), Seen::Memory(tensor)) = (what, seen) {
+        let given = match what {
+            Use::Read => GivenFor::Reading,
+            Use::Write => GivenFor::Writing,
+        };
+        let (device, address) = (device_of(tensor), DevAddr(tensor.address as u64));
+        visit(watch::Tensor { given, device, address, size: tensor.bytes });
+    }
 }
 
 /// Of a torch that is not as we know it.
@@ -121,6 +159,10 @@ unsafe extern "C" fn ended(address: usize, _context: usize) {
     let Some(begun) = aten::ending(address + SUBJECT) else { return };
     let Some(torch) = observed() else { return };
     hidden(|guard| {
+        if watch::is_on() && TENSORS.load(Relaxed) && !TRUST.is_refuted() && watch::at_operators_of_torch() {
+            // SAFETY: torch's own call, which is ending.
+            unsafe { watch_end(guard, torch, address, begun) };
+        }
         aten::end(guard, begun, LAUNCHES.load(Relaxed), |tensors| {
             if ACCESSES.load(Relaxed) && !TRUST.is_refuted() {
                 // SAFETY: torch's own call, which is ending.
@@ -128,6 +170,27 @@ unsafe extern "C" fn ended(address: usize, _context: usize) {
             }
         });
     });
+}
+
+/// # Safety
+/// `address` is that of a call of torch's that is ending.
+#[cold]
+unsafe fn watch_end(guard: &Guard<'_>, torch: &Torch, address: usize, begun: Begun) {
+    let _errno = KeptErrno::keep();
+    // SAFETY: the caller's.
+    let call = unsafe { torch.call(address) };
+    let Some(schema) = call.schema() else { return };
+    let known = OPERATORS.find(schema.address(), || schema.identity(), EPOCH.load(Relaxed), || call.facts());
+    let text = schema.text();
+    let operator = watched_operator(begun.sequence, text.bytes());
+    let outputs = |visit: &mut dyn FnMut(watch::Tensor)| {
+        if let Found::Known(_, facts) = &known
+            && !TRUST.is_refuted()
+        {
+            call.each_output(facts, false, &TRUST, |what, seen| show(what, &seen, visit));
+        }
+    };
+    watch::ends(guard, &operator, &outputs, &Runtime::of_device());
 }
 
 /// # Safety

@@ -11,6 +11,7 @@ pub mod oom;
 mod reading;
 mod shares;
 mod text;
+pub mod watch;
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -21,6 +22,7 @@ use memscope_model::{Outcome, TimestampNs, TraceInfo, TraceSink};
 use serde_json::{Value, json};
 
 use crate::keeper::oom_kills::{self, OomKill};
+use crate::program_end::ProgramEnd;
 use crate::settings::Analysis;
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
@@ -41,6 +43,7 @@ pub enum Kind {
     Decompose,
     Inefficient,
     Oom,
+    Watch,
 }
 
 impl Kind {
@@ -74,7 +77,7 @@ impl fmt::Debug for Row {
     }
 }
 
-pub static ANALYSES: [Row; 5] = [
+pub static ANALYSES: [Row; 6] = [
     Row {
         kind: Kind::Leaks,
         word: "leaks",
@@ -112,10 +115,18 @@ pub static ANALYSES: [Row; 5] = [
         in_report: |_| true,
         begin: oom::begin,
     },
+    Row {
+        kind: Kind::Watch,
+        word: "watch",
+        answers: "who changed a watched block that was not theirs",
+        // Programs may watch blocks, too.
+        in_report: |_| true,
+        begin: watch::begin,
+    },
 ];
 
 /// Their words, in the order of the table.
-pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inefficient", "oom"];
+pub const ANALYSIS_WORDS: &[&str] = &["leaks", "fluctuation", "decompose", "inefficient", "oom", "watch"];
 
 /// What the user wants of them beyond their names.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -144,23 +155,35 @@ pub trait Running {
 }
 
 /// What is known when a trace is over.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Ended<'e> {
     pub info: &'e TraceInfo,
     pub outcome: &'e Outcome,
+    /// Where it was read from.
+    pub path: &'e Path,
+    /// What the run was asked to watch, in the option's notation.
+    pub watch: Option<String>,
     /// The kernel killed the process for want of memory, as far as can be told.
     pub oom_kill: Option<OomKill>,
+    /// The program itself ended with status 0; of its children, and of files alone, nobody knows.
+    pub ended_well: bool,
 }
 
 impl<'e> Ended<'e> {
     /// `path` is where the trace was read from: what the command noted of the run is beside it.
-    pub fn new(info: &'e TraceInfo, outcome: &'e Outcome, path: &Path) -> Ended<'e> {
-        let oom_kill = (info.run_id != 0 && info.exited == Some(false)).then(|| {
-            // A name such as `.` has no parent to read from.
-            let directory = path.canonicalize().ok()?;
-            oom_kills::of_process(directory.parent()?, info.run_id, info.pid, true)
+    pub fn new(info: &'e TraceInfo, outcome: &'e Outcome, path: &'e Path) -> Ended<'e> {
+        // A name such as `.` has no parent to read from.
+        let output = path.canonicalize().ok().and_then(|directory| Some(directory.parent()?.to_owned()));
+        let output = output.filter(|_| info.run_id != 0);
+        let oom_kill = output.as_deref().filter(|_| info.exited == Some(false));
+        let oom_kill = oom_kill.and_then(|output| oom_kills::of_process(output, info.run_id, info.pid, true));
+        // Of others nobody asks.
+        let refused_in = output.as_deref().filter(|_| outcome.refusals > 0);
+        let ended_well = refused_in.is_some_and(|output| {
+            let is_its = |end: &ProgramEnd| (end.run_id, end.pid) == (info.run_id, info.pid);
+            ProgramEnd::read_all(output).iter().any(|end| is_its(end) && end.status.success())
         });
-        Ended { info, outcome, oom_kill: oom_kill.flatten() }
+        Ended { info, outcome, path, watch: info.watch.clone(), oom_kill, ended_well }
     }
 }
 

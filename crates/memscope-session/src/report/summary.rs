@@ -5,7 +5,7 @@ use super::{tables, words};
 use crate::export::Batch;
 use crate::keeper::Unrecorded;
 use crate::views::layout::Layout;
-use memscope_model::{Outcome, Pool};
+use memscope_model::{Device, Outcome, Pool};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -268,7 +268,8 @@ fn pool_line(pool: &PoolReport, life: Life) -> String {
 /// What stands beside the host's memory: how much of it the process had touched, and what only looks like memory.
 fn beside(pool: &PoolReport, report: &ProcessReport) -> String {
     if pool.pool != Pool::Host {
-        return String::new();
+        let is_within = pool.device == Device::Cpu && pool.pool == Pool::PtaCaching;
+        return if is_within { "; within HOST".to_owned() } else { String::new() };
     }
     let resident = report.resident_bytes.map_or(String::new(), |most| format!("; resident at most {}", bytes(most)));
     // Guard pages are no news.

@@ -1,6 +1,5 @@
 //! What is meant: typed settings, with the manual's rules applied.
 pub mod allowed;
-pub mod pending;
 pub mod values;
 
 use std::ffi::OsString;
@@ -34,6 +33,8 @@ pub struct Settings {
     /// Where files have their stacks; `None`: of the host in a table, of devices in the rows.
     pub stacks: Option<StackForm>,
     pub watch: Option<Watch>,
+    /// Bytes of watched blocks that are kept.
+    pub watch_max_bytes: Option<u64>,
     /// Absolute.
     pub output_dir: PathBuf,
     pub log_level: LogLevel,
@@ -60,6 +61,10 @@ impl Settings {
         }
         if inefficient {
             events |= pair | EventSet::ACCESS | EventSet::LAUNCH;
+        }
+        // Who the neighbours of a watched block are, and what kernels are called.
+        if self.watch.is_some() {
+            events |= pair | EventSet::LAUNCH;
         }
         events
     }

@@ -64,7 +64,7 @@ static Mki::Tensor of_kernel(const Tensor &tensor) {
     return copy;
 }
 
-void Runner::RunKernel(const std::string &kernel, const Tensor &left, const Tensor &right, Tensor &sum) {
+void Runner::RunKernel(const std::string &kernel, const Tensor &left, const Tensor &right, Tensor &sum, size_t overrun) {
     Mki::LaunchParam parameters;
     parameters.in.push_back(of_kernel(left));
     parameters.in.push_back(of_kernel(right));
@@ -73,7 +73,7 @@ void Runner::RunKernel(const std::string &kernel, const Tensor &left, const Tens
     void *stream = GetExecuteStream(nullptr);
     if (saveTensor && Probe::IsExecuteCountInRange(executions) && Probe::IsSaveTensorBefore())
         StoreUtil::SaveLaunchParam(stream, parameters, path + "/before");
-    for (size_t i = 0; i < sum.dataSize / sizeof(float); i++)
+    for (size_t i = 0; i < sum.dataSize / sizeof(float) + overrun; i++)
         static_cast<float *>(sum.deviceData)[i] =
             static_cast<float *>(left.deviceData)[i] + static_cast<float *>(right.deviceData)[i];
     if (saveTensor && Probe::IsExecuteCountInRange(executions) && Probe::IsSaveTensorAfter())

@@ -108,8 +108,8 @@ public:
 
 protected:
     virtual Status ExecuteImpl(RunnerVariantPack &pack) = 0;
-    /* Launches a kernel that gives `left + right`, element by element. */
-    void RunKernel(const std::string &kernel, const Tensor &left, const Tensor &right, Tensor &sum);
+    /* Launches a kernel that gives `left + right`, element by element, and writes `overrun` elements more than there are. */
+    void RunKernel(const std::string &kernel, const Tensor &left, const Tensor &right, Tensor &sum, size_t overrun = 0);
 
 private:
     std::string name, operation, directory;

@@ -33,10 +33,10 @@ impl Helper {
 }
 
 /// Keeps `errno` as it is while helpers are called, which may change it.
-pub(super) struct KeptErrno(i32);
+pub(crate) struct KeptErrno(i32);
 
 impl KeptErrno {
-    pub(super) fn keep() -> KeptErrno {
+    pub(crate) fn keep() -> KeptErrno {
         // SAFETY: the thread's own `errno`.
         KeptErrno(unsafe { *libc::__errno_location() })
     }

@@ -48,6 +48,7 @@ pub(crate) struct VariantPack {
     workspace_size: u64,
     intermediate: u64,
     intermediate_size: u64,
+    context: usize,
 }
 
 /// `Mki::SVector`: all in place.
@@ -74,6 +75,7 @@ const _: () = assert!(size_of::<OperatorTensor>() == 104 && size_of::<Vector<Ope
 const _: () = assert!(size_of::<Vector<u8>>() == 96 && offset_of!(VariantPack, in_tensors_can_go) == 13568);
 const _: () =
     assert!(offset_of!(VariantPack, workspace) == 13784 && offset_of!(VariantPack, intermediate_size) == 13808);
+const _: () = assert!(offset_of!(VariantPack, context) == 13816);
 const _: () = assert!(size_of::<KernelTensor>() == 464 && offset_of!(KernelTensor, data) == 440);
 const _: () = assert!(offset_of!(InlineVector<KernelTensor>, size) == 22736);
 
@@ -119,6 +121,15 @@ impl VariantPack {
             let intermediate = addr_of!((*pack).intermediate_size).read();
             (DevAddr(addr_of!((*pack).workspace).read()), size.wrapping_add(intermediate))
         }
+    }
+
+    /// Whose streams the operator uses; 0 for nobody's.
+    ///
+    /// # Safety
+    /// `pack` is one of ATB's.
+    pub(super) unsafe fn context(pack: *const VariantPack) -> usize {
+        // SAFETY: the member is set.
+        unsafe { addr_of!((*pack).context).read() }
     }
 
     /// # Safety

@@ -11,9 +11,11 @@ mod text;
 use super::{Execute, SaveCxx11, SaveOld};
 use crate::original::{ACL, ATB, Original};
 use crate::recording::recording;
+use crate::watched_memory::Runtime;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use helper::{Helper, KeptErrno};
+use helper::Helper;
+pub(crate) use helper::KeptErrno;
 pub(crate) use layout::VariantPack;
 use layout::{InlineVector, KernelTensor, Tensor, each_kernel_tensor};
 use memscope_hook::Entry;
@@ -21,6 +23,7 @@ use memscope_hook::around::Next;
 use memscope_recorder::atb::{self, Access, AccessMode, Operator, Phase, TensorOwner};
 use memscope_recorder::device::LogicalDevice;
 use memscope_recorder::slot::Guard;
+use memscope_recorder::watch::{self, GivenFor, WatchSource};
 use memscope_recorder::{Extended, event, wanted};
 use text::{Abi, ReturnedText};
 
@@ -36,7 +39,7 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
         return Next::answer(ABSENT);
     }
     let wanted = wanted();
-    if !(wanted.operators || wanted.accesses) || !atb::is_traced() || pack.is_null() {
+    if !(wanted.operators || wanted.accesses || watch::is_on()) || !atb::is_traced() || pack.is_null() {
         return Next::jump(original);
     }
     let mut number = 0;
@@ -51,7 +54,9 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
             path.ask(runner, PathOld::ORIGINAL, PathCxx11::ORIGINAL);
             let (workspace, workspace_size) = VariantPack::workspace(pack);
             let (name, path) = (name.text(), path.text());
-            atb::operator_start(guard, &Operator { number, device, workspace, workspace_size, path, name });
+            if wanted.operators || wanted.accesses {
+                atb::operator_start(guard, &Operator { number, device, workspace, workspace_size, path, name });
+            }
             if wanted.accesses {
                 // Operators write into some of their inputs, such as caches, and do not say into which.
                 VariantPack::each_in_tensor(
@@ -63,6 +68,11 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
                     accessed(guard, AccessMode::Write, TensorOwner::AtbOperator, device),
                 );
             }
+            if watch::at_operators() {
+                let operator = watched_operator(WatchSource::AtbOperator, number, path, name);
+                let memory = Runtime::of_stream(execute_stream(runner, pack));
+                watch::begins(guard, &operator, &|visit| each_watched_tensor(pack, visit), &memory);
+            }
         }
     });
     match number {
@@ -73,8 +83,54 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
 }
 
 pub(super) unsafe extern "C" fn executed(answer: usize, number: usize, entry: Entry) -> usize {
-    recording(entry, |guard| event(guard, &Extended::AtbOperatorEnd { launch: number as u64 }));
+    recording(entry, |guard| {
+        if watch::at_operators() {
+            let _errno = KeptErrno::keep();
+            let operator = watched_operator(WatchSource::AtbOperator, number as u64, b"", b"");
+            watch::ends(guard, &operator, &|_| {}, &Runtime::of_last_stream());
+        }
+        let wanted = wanted();
+        if wanted.operators || wanted.accesses {
+            event(guard, &Extended::AtbOperatorEnd { launch: number as u64 });
+        }
+    });
     answer
+}
+
+/// ATB's paths begin with the device and the process; users name operators by the rest, or by the operation.
+fn watched_operator<'a>(source: WatchSource, number: u64, path: &'a [u8], name: &'a [u8]) -> watch::Operator<'a> {
+    let behind_first = path.iter().position(|byte| *byte == b'/').and_then(|at| path.get(at + 1..));
+    let long = behind_first.filter(|rest| !rest.is_empty()).unwrap_or(if path.is_empty() { name } else { path });
+    watch::Operator { source, number, kernel: 0, name: long, short_name: name }
+}
+
+fn watched_tensor(given: GivenFor, tensor: &Tensor<'_>) -> watch::Tensor {
+    watch::Tensor { given, device: LogicalDevice::UNKNOWN, address: tensor.address, size: tensor.size }
+}
+
+/// Operators write into some of their inputs, and do not say into which.
+///
+/// # Safety
+/// `pack` is one of ATB's.
+unsafe fn each_watched_tensor(pack: *const VariantPack, visit: &mut dyn FnMut(watch::Tensor)) {
+    // SAFETY: the caller's.
+    unsafe {
+        VariantPack::each_in_tensor(pack, |tensor| visit(watched_tensor(GivenFor::Unknown, &tensor)));
+        VariantPack::each_out_tensor(pack, |tensor| visit(watched_tensor(GivenFor::Writing, &tensor)));
+    }
+}
+
+/// The stream that the operator's kernels go to; `None` if ATB does not say.
+///
+/// # Safety
+/// The arguments are ATB's own.
+unsafe fn execute_stream(runner: usize, pack: *const VariantPack) -> Option<usize> {
+    let get_stream = ExecuteStream::find()?;
+    // SAFETY: the caller's; without a context there is nothing to ask.
+    unsafe {
+        let context = VariantPack::context(pack);
+        (context != 0).then(|| get_stream(runner, context))
+    }
 }
 
 memscope_hook::functions! {
@@ -87,6 +143,7 @@ memscope_hook::functions! {
     // Each returns a reference into the object.
     InTensors is _ZN3Mki11LaunchParam12GetInTensorsEv(kernel: usize) -> *const InlineVector<KernelTensor>, in ATB;
     OutTensors is _ZN3Mki11LaunchParam13GetOutTensorsEv(kernel: usize) -> *const InlineVector<KernelTensor>, in ATB;
+    ExecuteStream is _ZNK3atb6Runner16GetExecuteStreamEPNS_7ContextE(runner: usize, context: usize) -> usize, in ATB;
     aclrtGetDevice(device: *mut i32) -> c_int, in ACL;
 }
 
@@ -101,7 +158,7 @@ fn accessed(guard: &Guard<'_>, mode: AccessMode, owner: TensorOwner, device: Log
 }
 
 /// The device of the thread. ATB asks for it itself whenever it registers memory.
-fn current_device() -> LogicalDevice {
+pub(crate) fn current_device() -> LogicalDevice {
     let Some(get_device) = aclrtGetDevice::find() else { return LogicalDevice::UNKNOWN };
     let mut device = -1;
     // SAFETY: the function stores a number there or fails.
@@ -139,10 +196,53 @@ unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize,
                 if wanted.kernel_accesses && phase == Phase::Start {
                     access_kernel_tensors(guard, kernel, device);
                 }
+                if watch::at_kernels() {
+                    watch_kernel(guard, phase, kernel, path);
+                }
             }
         });
     }
     if probe::only_we_ask() { Next::answer(0) } else { Next::jump(original.address()) }
+}
+
+/// Its number is where its parameters are: they stay there while it is at work.
+///
+/// # Safety
+/// `kernel` is a `Mki::LaunchParam`.
+unsafe fn watch_kernel(guard: &Guard<'_>, phase: Phase, kernel: usize, path: &[u8]) {
+    let side = if phase == Phase::Start { b"/before".as_slice() } else { b"/after" };
+    let path = path.strip_suffix(side).unwrap_or(path);
+    let name = path.iter().rposition(|byte| *byte == b'/').and_then(|at| path.get(at + 1..)).unwrap_or(path);
+    let operator = watched_operator(WatchSource::AtbKernel, kernel as u64, path, name);
+    let memory = Runtime::of_last_stream();
+    match phase {
+        Phase::Start => {
+            watch::begins(
+                guard,
+                &operator,
+                &|visit| {
+                    for (get, given) in
+                        [(InTensors::find(), GivenFor::Unknown), (OutTensors::find(), GivenFor::Writing)]
+                    {
+                        let Some(get) = get else { continue };
+                        // SAFETY: the caller vouches for the kernel.
+                        unsafe {
+                            let tensors = get(kernel);
+                            if !tensors.is_null() {
+                                each_kernel_tensor(tensors, |tensor| visit(watched_tensor(given, &tensor)));
+                            }
+                        }
+                    }
+                },
+                &memory,
+            );
+            watch::enter_named_kernel();
+        }
+        Phase::End => {
+            watch::leave_named_kernel();
+            watch::ends(guard, &operator, &|_| {}, &memory);
+        }
+    }
 }
 
 /// # Safety

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU8};
 use memscope_hook::Entry;
 use memscope_hook::around::Next;
-use memscope_recorder::wanted;
+use memscope_recorder::{wanted, watch};
 
 /// ATB was told to save something it would not have saved. It never is where another tool's `Probe` comes before ours.
 static FORCED: AtomicBool = AtomicBool::new(false);
@@ -96,7 +96,8 @@ pub(in crate::hooks) unsafe extern "C" fn in_range(_count: u64, _: Entry) -> Nex
 /// Lets operators know their paths; saves nothing.
 pub(in crate::hooks) unsafe extern "C" fn save_description(_: Entry) -> Next {
     let wanted = wanted();
-    let forced = (wanted.operators || wanted.kernels || wanted.accesses) && !another_tool_saves();
+    let is_asked_for = wanted.operators || wanted.kernels || wanted.accesses || watch::is_on();
+    let forced = is_asked_for && !another_tool_saves();
     if forced { Next::answer(1) } else { Next::jump(SaveDescription::ORIGINAL.address()) }
 }
 

@@ -28,6 +28,9 @@ pub(super) fn of(report: &OomReport, layout: &Layout, asked: Detail) -> Vec<Stri
         let more = counted(report.count - told, "more time", "more times");
         lines.push(format!("out of memory {more}, {} refusals in all", count(report.refusals)));
     }
+    if report.handled {
+        lines.push("the program dealt with that, and ended with status 0".to_owned());
+    }
     if let Some(killed) = &report.killed {
         lines.extend(of_kill(killed, report.pid, layout, detail));
     }
@@ -152,8 +155,14 @@ fn state(pool: &NamedPool, of: &str) -> String {
             };
             format!("{held}, {} reserved, {} of it handed out to nobody{verdict}", bytes(reserved), bytes(idle))
         }
+        _ if lies_in_host(pool, of) => format!("{held}, within HOST"),
         _ => held,
     }
+}
+
+/// Storages of tensors on the host.
+fn lies_in_host(pool: &NamedPool, of: &str) -> bool {
+    of == "cpu" && pool.pool == Pool::PtaCaching.name()
 }
 
 fn in_full(pool: &NamedPool, of: &str, layout: &Layout) -> Vec<String> {

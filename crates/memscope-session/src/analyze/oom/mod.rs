@@ -73,6 +73,8 @@ pub struct OomReport {
     /// Calls that got nothing; several may be one out of memory.
     pub refusals: u64,
     pub count: u64,
+    /// The program dealt with it: it ended with status 0.
+    pub handled: bool,
     /// The first ones, and the last.
     pub ooms: Vec<NamedOom>,
     /// The kernel ended the process for want of memory, as far as can be told.
@@ -211,7 +213,9 @@ impl NamedSite {
 
 impl Report for OomReport {
     fn findings(&self) -> u64 {
-        self.count + u64::from(self.killed.is_some())
+        // A program that provokes it and goes on is not one that ran out of memory.
+        let unhandled = if self.handled { 0 } else { self.count };
+        unhandled + u64::from(self.killed.is_some())
     }
 
     fn json(&self) -> Value {
@@ -241,7 +245,8 @@ impl Describing<'_, '_> {
         let found = watch.finish();
         let ooms = found.told().map(|oom| self.oom(oom)).collect();
         let (refusals, count) = (found.refusals, found.count);
-        OomReport { refusals, count, ooms, killed, asked_for, pid: ended.info.pid }
+        let handled = count > 0 && ended.ended_well;
+        OomReport { refusals, count, handled, ooms, killed, asked_for, pid: ended.info.pid }
     }
 
     fn oom(&mut self, oom: &oom::Oom) -> NamedOom {

@@ -1,0 +1,302 @@
+"""Watched blocks: operators and kernels that write where they must not, and who is said to have done it."""
+
+import csv
+import os
+import subprocess
+from collections import namedtuple
+
+from atb_cases import Model
+from environments import REPOSITORY, torch_npu
+from recording import Failed, analyze, expect_equal, record
+from torch_cases import CURRENT
+
+# As in model.cpp: two hundred steps, of which one writes beyond its own tensor; before another the program itself writes.
+STEPS, FAULT, HOST_WRITE = 200, 137, 90
+TENSOR_BYTES, OVERRUN_BYTES = 24, 8
+WATCH = "--watch=StartOperation,EndOperation"
+STEPS_WORKLOAD = REPOSITORY / "tests/frameworks/workloads/watched_steps.py"
+WORKLOAD = REPOSITORY / "tests/frameworks/workloads/watched_training.py"
+
+
+class Case(namedtuple("Case", "name check")):
+    def run(self, site):
+        return self.check(site)
+
+
+def told(site, under):
+    """What `analyze watch` says of the one process."""
+    (process,) = [process for process in analyze(site.stage, [under.output], "watch") if "watch" in process]
+    return process["watch"]
+
+
+def alarms(watched):
+    """By block: who is named, and the bytes."""
+    return {(block["name"], block["output"]): [([call["name"] for call in change["during"]], change["first_byte"], change["last_byte"])
+                                               for change in block["changes"]]
+            for block in watched["blocks"] if block["alarms"]}
+
+
+def dump_files(under):
+    return sorted(under.output.glob("msmemscope_*/device_*/watch_dump/*"))
+
+
+def sums(under):
+    """The lines of the checksums, by what they are of."""
+    (file,) = [file for file in dump_files(under) if file.suffix == ".csv"]
+    with open(file, newline="") as text:
+        rows = list(csv.reader(text))
+    expect_equal("headings", ["Tensor info", "Check data sum"], rows[0])
+    return [(info.partition("/")[2], checksum) for info, checksum in rows[1:]]
+
+
+def step(number, kernel=""):
+    """Executions are counted from 0 in the paths of ATB."""
+    return f"{number - 1}/7_StepOperation{kernel}"
+
+
+def operator_of_atb(site):
+    """The one of two hundred operators is named, and only that; in both forms, from outside."""
+    model = Model(site, 1)
+    for content in ("", ",full-content"):
+        under = model.watched(model.linked("watched"), WATCH + content)
+        found = told(site, under)
+        expect_equal("alarms without a fault", {}, alarms(found))
+        first, second = found["blocks"]
+        expect_equal("changes by an operator that owns the block", (1, 0), (first["legal_changes"], second["legal_changes"]))
+        expect_equal("looks at each", {2 * (STEPS + 2) + 1}, {first["looks"], second["looks"]})
+        under = model.watched(model.linked("watched-overrun"), WATCH + content, "--call-stack=c")
+        found = told(site, under)
+        bytes_changed = (None, None) if not content else (3, OVERRUN_BYTES - 1)
+        expect_equal("alarms", {("StartOperation", 0): [([step(FAULT)], *bytes_changed)]}, alarms(found))
+        (change,) = found["blocks"][0]["changes"]
+        if "run_model" not in " ".join(change["during"][0]["stack"]):
+            raise Failed(f"no stack of its caller: {change['during'][0]['stack']}")
+        neighbour = change["neighbours"][0]
+        expect_equal("the block before it", (under.reports[0]["steps"], 0, "before"),
+                     (neighbour["address"], neighbour["distance"], neighbour["side"]))
+        if f"changed during {step(FAULT)} (call 1, thread " not in under.messages:
+            raise Failed(f"the report does not say so: {under.messages}")
+    return f"operator {FAULT} of {STEPS}"
+
+
+def kernel_of_atb(site):
+    model = Model(site, 1)
+    for content in ("", ",full-content"):
+        options = ("--level=kernel", f"--watch=0_AddF32Kernel,2/7_EndOperation/0_AddF32Kernel{content}")
+        expect_equal("alarms without a fault", {}, alarms(told(site, model.watched(model.linked("watched"), *options))))
+        found = alarms(told(site, model.watched(model.linked("watched-overrun"), *options)))
+        names = {block: [change[0] for change in changes] for block, changes in found.items()}
+        expect_equal("alarms", {("0_AddF32Kernel", 0): [[step(FAULT, "/0_AddF32Kernel")]]}, names)
+    return f"kernel of operator {FAULT}"
+
+
+def between_operators(site):
+    """What the program itself writes is between two operators."""
+    model = Model(site, 0)
+    found = told(site, model.watched(model.linked("watched-host"), WATCH))
+    (change,) = found["blocks"][0]["changes"]
+    expect_equal("operators around the change", (step(HOST_WRITE), [], step(HOST_WRITE + 1)),
+                 (change["after"]["name"], change["during"], change["before"]["name"]))
+    return f"between operators {HOST_WRITE} and {HOST_WRITE + 1}"
+
+
+def files_of_the_manual(site):
+    model = Model(site, 1)
+    under = model.watched(model.linked("watched-overrun"), f"{WATCH}")
+    (process,) = under.processes
+    lines = sums(under)
+    expect_equal("lines", 2 * (2 * (STEPS + 2) + 1), len(lines))
+    expect_equal("the first line", "0/7_StartOperation_1-StartOperation_0_after.bin", lines[0][0])
+    by_name = dict(lines)
+    before, after = (by_name[f"{step(FAULT)}_1-StartOperation_0_{phase}.bin"] for phase in ("before", "after"))
+    if before == after or len(after) != 16:
+        raise Failed(f"checksums before and after the fault: {before}, {after}")
+    under = model.watched(model.linked("watched-overrun"), "--watch=StartOperation:0,EndOperation,full-content")
+    files = dump_files(under)
+    expect_equal("files", 2 * (STEPS + 2) + 1, len(files))
+    expect_equal("sizes", {TENSOR_BYTES}, {file.stat().st_size for file in files})
+    # One for each content: at the start, by its owner, by the fault.
+    expect_equal("different files", 3, len({file.stat().st_ino for file in files}))
+    (process,) = under.processes
+    name = f"1_{process.number}_{step(FAULT).replace('/', '.')}_1-StartOperation_0_after.bin"
+    kept = {file.name: file for file in files}[name].read_bytes()
+    checksum = next(checksum for info, checksum in lines if info.endswith(f"{step(FAULT)}_1-StartOperation_0_after.bin"))
+    expect_equal("the checksum of the file", checksum, f"{manual_checksum(kept):016x}")
+    return f"{len(files)} files"
+
+
+def manual_checksum(content):
+    """As the existing tool computes it, bit by bit."""
+    state = 2**64 - 1
+    for byte in content:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (0x42F0E1EBA9EA3693 if state & 1 else 0)
+    return state ^ 2**64 - 1
+
+
+def odd_wishes(site):
+    """Each is told, and the program goes on unharmed."""
+    model = Model(site, 1)
+    bare = model.bare(model.linked("watched"))
+    for watch, said in (("StartOperation:7,EndOperation", "StartOperation has no output of the number that was asked for"),
+                        ("StartOperation,Never", "the end operator Never did not come"),
+                        ("Nobody,EndOperation", "no operator Nobody ended"),
+                        ("token0/layer0/module0/op0,token0/layer0/module0/op1,full-content", "no operator token0/layer0/module0/op0 ended")):
+        under = model.watched(model.linked("watched"), f"--watch={watch}")
+        expect_equal("what the program printed", [bare], under.reports)
+        if said not in under.messages:
+            raise Failed(f"--watch={watch} does not say {said!r}: {under.messages}")
+    under = model.watched(model.linked("watched-overrun"), f"{WATCH},full-content", f"--watch-max-bytes={2 * TENSOR_BYTES}")
+    if "kept up to --watch-max-bytes (48 B)" not in under.messages or step(FAULT) not in under.messages:
+        raise Failed(f"the limit is not told, or ends the watch: {under.messages}")
+    for watch in ("StartOperation", "StartOperation,", ",", "a:b,c", "a,b,c", "a:,b"):
+        words = [site.stage / "bin/msmemscope", f"--watch={watch}", "true"]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=site.scratch)
+        expect_equal(f"status of --watch={watch}", 2, done.returncode)
+        if "--watch" not in done.stderr or len(done.stderr.splitlines()) > 2:
+            raise Failed(f"--watch={watch} is refused with: {done.stderr}")
+    return "10 of them"
+
+
+def torch_on_npu(site):
+    """Operators of torch_npu, watched from Python: by tensor, by address; at the level of operators and of kernels."""
+    python = torch_npu(*CURRENT)
+    for level in ("op", "kernel"):
+        for fault in (0, 71):
+            variables = site.toolkit.variables() | {"ASCEND_LAUNCH_BLOCKING": "1"}
+            variables["PYTHONPATH"] = f"{site.package()}:{variables.get('PYTHONPATH', '')}"
+            under = record(site.stage, site.output(), [python, WORKLOAD, str(fault)], variables,
+                           options=(f"--level={level}", "--watch=,nothing,full-content", "--call-stack=python"))
+            expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
+            found = told(site, under)
+            names = {block: [change[0] for change in changes] for block, changes in alarms(found).items()}
+            if not fault:
+                expect_equal(f"alarms at level {level} without a fault", {}, names)
+                continue
+            expect_equal(f"blocks with alarms at level {level}", {("weight", 0)}, set(names))
+            (named,) = names["weight", 0]
+            if len(named) != 1 or "faulty" not in named[0].lower():
+                raise Failed(f"at level {level} {named} is named")
+    return "operator and kernel 71 of 200"
+
+
+def examples_of_the_manual(site):
+    """Both methods, under both names of the package: two looks each, and the program goes on."""
+    python = torch_npu(*CURRENT)
+    variables = site.toolkit.variables() | {"ASCEND_LAUNCH_BLOCKING": "1"}
+    variables["PYTHONPATH"] = f"{site.package()}:{variables.get('PYTHONPATH', '')}"
+    for package in ("msmemscope", "msleaks"):
+        for block, length in (("test_tensor", ""), ("test_tensor.data_ptr()", ", length=1000")):
+            script = MANUAL_EXAMPLE.format(package=package, block=block, length=length)
+            under = record(site.stage, site.output(), [python, "-c", script], variables, options=("--watch=op0,op1",))
+            expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
+            (watched,) = told(site, under)["blocks"]
+            expect_equal("looks, and why they ended", ("test", 2, "dump_nums"), (watched["name"], watched["looks"], watched["ended"]))
+            expect_equal("lines of checksums", ["before", "after"], [info.rpartition("_")[2][:-4] for info, _ in sums(under)])
+    return "four of them"
+
+
+MANUAL_EXAMPLE = """
+import torch
+import torch_npu
+import {package}
+
+torch.npu.synchronize()
+test_tensor = torch.randn(2,3).to('npu:0')
+{package}.watcher.watch({block}{length}, name="test", dump_nums=2)
+for _ in range(3):
+    other = torch.ones(8).to('npu:0')
+torch.npu.synchronize()
+{package}.watcher.remove({block}{length})
+"""
+
+
+def torch_on_cpu(site):
+    """Operators of torch on the CPU: by the command line, by calls under the command, and by a script that records itself."""
+    python = torch_npu(*CURRENT)
+    variables = {"PYTHONPATH": str(site.package()), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    for content in ("", ",full-content"):
+        ways = {
+            "command": [f"--watch=steps::make:0,steps::finish{content}", "--events=launch"],
+            "python": [f"--watch=,nothing{content}", "--events=launch"],
+        }
+        for who, options in ways.items():
+            for fault in (0, FAULT):
+                under = record(site.stage, site.output(), [python, STEPS_WORKLOAD, str(fault), who], variables, "cpu", options)
+                expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
+                check_torch_steps(told(site, under), who, fault, bool(content))
+        for fault in (0, FAULT):
+            output = site.output()
+            words = [python, STEPS_WORKLOAD, fault, "own", output, *(["full"] if content else [])]
+            environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "PYTHONPATH")}
+            done = subprocess.run(list(map(str, words)), env=environment | variables, capture_output=True, text=True)
+            expect_equal("exit status", (0, ""), (done.returncode, done.stderr[-2000:] if done.returncode else ""))
+            (process,) = [process for process in analyze(site.stage, [output], "watch") if "watch" in process]
+            check_torch_steps(process["watch"], "own", fault, bool(content))
+    return f"operator {FAULT} of {STEPS}, six ways"
+
+
+def check_torch_steps(found, who, fault, full_content):
+    expect_equal(f"{who}: problems", [], found["problems"])
+    kept = next(block for block in found["blocks"] if block["bytes"] == 4 * 4096)
+    expect_equal(f"{who}: changes by owners", 2, kept["legal_changes"])
+    expected = ("steps::make", 0) if who == "command" else ("kept", 0)
+    bytes_changed = (4096, 8191) if full_content else (None, None)
+    alarmed = {expected: [(["steps::scale"], *bytes_changed)]} if fault else {}
+    expect_equal(f"{who}, fault {fault}: alarms", alarmed, alarms(found))
+    if fault:
+        (change,) = kept["changes"]
+        expect_equal(f"{who}: the call", (FAULT, True), (change["during"][0]["call"], change["exact"]))
+    if who != "command":
+        looks = [block["looks"] for block in found["blocks"]]
+        expect_equal(f"{who}: looks at the block with dump_nums=2", 2, looks[1])
+        if min(looks[0], looks[2]) < 2 * 2 * STEPS:
+            raise Failed(f"{who}: the others were looked at {looks} times")
+
+
+def many_blocks(site):
+    """Sixty-four blocks over ten thousand operators."""
+    python = torch_npu(*CURRENT)
+    variables = {"PYTHONPATH": str(site.package()), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    program = [python, "-c", MANY_BLOCKS]
+    under = record(site.stage, site.output(), program, variables, "cpu", ["--watch=,nothing", "--events=launch"])
+    expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
+    found = told(site, under)
+    expect_equal("blocks", 64, len(found["blocks"]))
+    expect_equal("looks", {20_000}, {block["looks"] for block in found["blocks"]})
+    expect_equal("alarms", [(f"b{number}", []) for number in range(64) if number != 31] + [("b31", [7777])],
+                 sorted(((block["name"], [change["during"][0]["call"] for change in block["changes"]]) for block in found["blocks"]),
+                        key=lambda told: (len(told[1]), int(told[0][1:]))))
+    return "64 blocks, 10,000 operators"
+
+
+MANY_BLOCKS = """
+import ctypes, torch, msmemscope
+blocks = [torch.zeros(256) for _ in range(64)]
+@torch.library.custom_op("steps::one", mutates_args=())
+def one(x: torch.Tensor, number: int) -> torch.Tensor:
+    if number == 7777:
+        ctypes.memset(blocks[31].data_ptr(), 1, 1)
+    return x.clone()
+x = torch.ones(4)
+for number, block in enumerate(blocks):
+    msmemscope.watcher.watch(block, name=f"b{number}")
+for number in range(1, 10_001):
+    torch.ops.steps.one(x, number)
+for block in blocks:
+    msmemscope.watcher.remove(block)
+"""
+
+
+CASES = [
+    Case("watched: the operator of ATB that overruns", operator_of_atb),
+    Case("watched: the kernel of ATB that overruns", kernel_of_atb),
+    Case("watched: a write between operators", between_operators),
+    Case("watched: files as in the manual", files_of_the_manual),
+    Case("watched: wishes that cannot be granted", odd_wishes),
+    Case("watched: examples of the manual", examples_of_the_manual),
+    Case("watched: operators of torch on the CPU", torch_on_cpu),
+    Case("watched: operators and kernels of torch_npu", torch_on_npu),
+    Case("watched: many blocks, many operators", many_blocks),
+]
