@@ -59,18 +59,30 @@ def execute(command, environment=None, timeout=600, cwd=None):
     return process.returncode, text, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss
 
 
+def printed_figures(code, text):
+    """What a program printed of itself."""
+    found = [line for line in text.splitlines() if line.startswith("BENCH ")]
+    if code != 0 or not found:
+        tail = text.strip().splitlines()[-1:] or ["no output"]
+        raise RunFailed(f"exit code {code}: {tail[0][:200]}")
+    return json.loads(found[-1][6:])
+
+
+def benched(command, environment=None):
+    """The figures of one run of a program."""
+    code, text, *_ = execute(command, environment)
+    return printed_figures(code, text)
+
+
 def run_once(tool, workload, scratch):
     output = Path(tempfile.mkdtemp(dir=scratch))
     try:
         prepared = tool.prepare(workload, output)
         load = machine.load()
         code, text, cpu, wall, rss = execute(prepared.command, prepared.environment)
-        found = [line for line in text.splitlines() if line.startswith("BENCH ")]
-        if code != 0 or not found:
-            tail = text.strip().splitlines()[-1:] or ["no output"]
-            raise RunFailed(f"exit code {code}: {tail[0][:200]}")
+        figures = printed_figures(code, text)
         size, events = tool.written(output)
-        return Run(json.loads(found[-1][6:]), cpu, wall, rss, load, size, events)
+        return Run(figures, cpu, wall, rss, load, size, events)
     finally:
         shutil.rmtree(output, ignore_errors=True)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What msmemscope costs, beside the bare run and its peers, measured in the same run on the same machine.
 
-    python3 bench/run.py [--quick] [--only pair,py,whole,torch,operators,live,device,reading,export,analyses,package,watch] [--huge]
+    python3 bench/run.py [--quick] [--only pair,py,whole,torch,operators,live,device,calls,reading,export,analyses,package,watch] [--huge]
                          [--instructions] [--check]
 
 Sets up what it needs by itself: a C compiler and heaptrack from the distribution, memray and PyTorch in a virtual
@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import analyses
+import calls
 import devices
 import export
 import figures
@@ -35,7 +36,7 @@ import tools
 import watch
 from tools import Workload
 
-SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "reading", "export", "analyses", "package",
+SECTIONS = ("pair", "py", "whole", "torch", "operators", "live", "device", "calls", "reading", "export", "analyses", "package",
             "watch")
 # The sections that need the peers and their packages.
 WITH_PEERS = {"pair", "py", "whole", "torch", "operators"}
@@ -203,6 +204,8 @@ def main():
                         + figures.thread_figures(by_name))
         if "live" in by_name:
             all_figures += figures.live_figures(by_name["live"])
+        if "calls" in sections:
+            all_figures += calls.run(stage, repetitions, scratch, arguments.quick)
         if "reading" in sections:
             all_figures += reading.run(stage, repetitions, scratch)
         if "export" in sections:

@@ -22,7 +22,7 @@ from msmemscope import (
 )
 from msmemscope._recording import use_brand as _use_brand
 
-from . import describe, mstx
+from . import describe, mstx, tracer
 
 if TYPE_CHECKING:
     from msmemscope import (
@@ -64,6 +64,7 @@ __all__ = [
     "step",
     "stop",
     "take_snapshot",
+    "tracer",
     "wait",
     "watcher",
 ]

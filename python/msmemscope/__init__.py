@@ -18,7 +18,7 @@ traces. Recordings and dump files are read and analyzed on any machine.
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-from . import describe, mstx
+from . import describe, mstx, tracer
 from ._function import RecordFunction
 from ._native import MemScopeError, __version__
 from ._reading import open, record
@@ -57,6 +57,7 @@ __all__ = [
     "step",
     "stop",
     "take_snapshot",
+    "tracer",
     "wait",
     "watcher",
 ]

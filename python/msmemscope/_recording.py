@@ -83,7 +83,7 @@ def config(
     """Says what the next `start()` records, and where files go.
 
     The keywords have the values of the command line's options: `device` (`"npu"`, `"npu:0,npu:1"`, `"cpu"`), `level` (`"op"`,
-    `"kernel"`), `events` (`"alloc,free,launch,access"`), `call_stack` (`"c:20,python:10"`), `analysis` (`"leaks"`), `watch`,
+    `"kernel"`), `events` (`"alloc,free,launch,access"`, `"traceback"`), `call_stack` (`"c:20,python:10"`), `analysis` (`"leaks"`), `watch`,
     `output` or `output_path` (a directory), `data_format` or `format` (`"csv"`, `"db"`). What is not given has its default;
     an empty text switches an item off. Every call begins from the defaults.
 
@@ -114,7 +114,7 @@ def config(
                 )
             return
         _recording.words, _recording.settings = words, settings
-        notes = settings.notes + _recording.announce(settings)
+        notes = _recording.announce(settings)
     _warn(notes)
 
 
@@ -172,6 +172,22 @@ def prepare() -> None:
         _recording.is_only_prepared = True
     tell_open_labels()
     _warn(notes)
+
+
+def begin_calls() -> None:
+    """Begins the trace of calls, and the recording if there is none yet."""
+    with _recording.lock:
+        settings = _recording.settle()
+        notes = _recording.announce(settings)
+        notes += _native.calls_begin(settings, _PACKAGE)
+        if _recording.begun_with is None:
+            _recording.begun_with = _recording.words
+    _warn(notes, 4)
+
+
+def end_calls() -> None:
+    """Ends the trace of calls."""
+    _warn(_native.calls_end(), 4)
 
 
 def stop() -> None:
@@ -243,6 +259,6 @@ _HAS_DECIDED: Dict[str, Callable[[ModuleType], bool]] = {
 }
 
 
-def _warn(notes: List[str]) -> None:
+def _warn(notes: List[str], level: int = 3) -> None:
     for note in notes:
-        warnings.warn(note, MemScopeWarning, stacklevel=3)
+        warnings.warn(note, MemScopeWarning, stacklevel=level)

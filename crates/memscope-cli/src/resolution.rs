@@ -20,7 +20,6 @@ use crate::args::{CommandLine, GivenOption, ProgramWords, Words, split_long};
 use crate::intent::{ApiEnv, CompareSettings, ExportSettings, InfoSettings, Intent, Shell};
 use crate::options::{self, OptionId, SUB_COMMANDS, SubCommand, SubCommandSpec};
 use crate::view_settings::{ViewDraft, WrongUse};
-use memscope_session::settings::pending::PENDING;
 
 /// What a command line means, and what to tell the user about it beforehand.
 #[derive(Clone, Debug)]
@@ -385,9 +384,6 @@ impl Draft {
             max_size: self.max_size,
             brand,
         };
-        notes.extend(
-            PENDING.iter().filter(|pending| (pending.applies)(&settings)).map(|pending| pending.note.to_owned()),
-        );
         Ok(Resolution { log_level: settings.log_level, intent: Intent::Run(Box::new(settings)), notes })
     }
 

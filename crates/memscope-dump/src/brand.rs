@@ -68,6 +68,14 @@ impl Brand {
         }
     }
 
+    /// The table of the Python calls of a process, in a database.
+    pub fn calls_table(self, process: u32) -> String {
+        match self {
+            Self::MsMemScope => format!("python_trace_{process}"),
+            Self::MsLeaks => String::from("python_trace"),
+        }
+    }
+
     /// Relative to the working directory.
     pub const fn default_output_dir(self) -> &'static str {
         match self {

@@ -27,7 +27,7 @@ pub(crate) fn file_names(
 ) -> FileNames {
     let directory = process_directory.join(format!("device_{}", device.text())).join("dump");
     let named = |table: &str| directory.join(format!("{table}_{time}.{}", format.word()));
-    FileNames { dump: named(brand.table()), stacks: named(brand.stacks_table()), brand }
+    FileNames { dump: named(brand.table()), stacks: named(brand.stacks_table()), brand, time: time.to_owned() }
 }
 
 /// The `<time>` of file names: that of the process directory if its name has one, so that exporting again replaces the

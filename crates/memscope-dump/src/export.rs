@@ -8,13 +8,13 @@ use crate::format::{Format, StackForm};
 use crate::problem::Problem;
 use crate::room::{self, Claim, Room};
 use crate::router::{DumpLayout, Making, Router, StackSource};
-use crate::rows::{DeviceId, Event, EventType, Row, StackCells};
+use crate::rows::{CallRow, DeviceId, Event, EventType, Row, StackCells};
 use crate::stack_text::StackTexts;
 use crate::watch_dump::WatchDump;
 use memscope_model::record_settings::{event, level};
 use memscope_model::{
     Action, Annotation, Annotations, BlockEvent, Device, DeviceRoom, NoteEvent, NoteKind, Outcome, Pool, Process,
-    Selection, State, TimestampNs, TraceEvent, TraceSink, TraceSource,
+    PythonCall, Selection, State, TimestampNs, TraceEvent, TraceSink, TraceSource,
 };
 use memscope_symbols::Symbolizer;
 use std::io::Write;
@@ -185,6 +185,10 @@ pub fn export_process(
         return Err(ExportError::Cancelled);
     }
 
+    write_calls(process, &mut dump)?;
+    if dump.is_cancelled() {
+        return Err(ExportError::Cancelled);
+    }
     let Dump { router, mut texts, rows, pid, next_id, .. } = dump;
     let mut problems = texts.problems().iter().cloned().map(Problem::Missing).collect::<Vec<_>>();
     let start = start_row(next_id, start, outcome.first_time, pid);
@@ -227,12 +231,43 @@ fn claim_room<'r>(
     if dump.is_cancelled() {
         return Err(ExportError::Cancelled);
     }
+    write_calls(process, dump)?;
     let Ok(router) = &dump.router else { return Ok(None) };
     let estimates = router.estimates();
     let stacks_recorded = process.settings().has_stacks();
     let claim = room.claim(directory, &estimates, stacks_recorded && router.has_inline_stacks())?;
     room::beyond_viewer(layout.format, &estimates).for_each(notice);
     Ok(Some(claim))
+}
+
+/// Calls of Python functions, after all rows.
+fn write_calls(process: &Process, dump: &mut Dump<'_>) -> Result<(), ExportError> {
+    let Ok(router) = &mut dump.router else { return Ok(()) };
+    if !process.has_python_calls() {
+        return Ok(());
+    }
+    let (mut failure, mut seen) = (None, 0u64);
+    let source = &mut StackSource { stacks: process.stacks(), texts: &mut dump.texts };
+    let (cancel, pid) = (dump.cancel, dump.pid);
+    process.python_calls().each(&mut |call| {
+        // A look at the flag is only worth it now and then.
+        if seen.is_multiple_of(4096) && cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            return ControlFlow::Break(());
+        }
+        seen += 1;
+        let PythonCall { function, start, end, thread } = *call;
+        match router.write_call(&CallRow { function, start, end, thread, process: pid }, source) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    if let Some(failure) = failure {
+        dump.router = Err(failure);
+    }
+    Ok(())
 }
 
 /// The sink that writes rows.

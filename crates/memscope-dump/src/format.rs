@@ -4,7 +4,7 @@ use crate::brand::Brand;
 use crate::destination::PartialFile;
 use crate::error::ExportError;
 use crate::problem::Problem;
-use crate::rows::{FrameRow, Row};
+use crate::rows::{CallRow, FrameRow, Row};
 use crate::{csv, sqlite};
 use std::path::PathBuf;
 
@@ -24,13 +24,23 @@ static FORMATS: [FormatSpec; 3] = [
         format: Format::Csv,
         word: "csv",
         for_viewer: false,
-        files: Some(FormatFiles { open: csv::open, row_bytes: csv::row_bytes, frame_bytes: csv::frame_bytes }),
+        files: Some(FormatFiles {
+            open: csv::open,
+            row_bytes: csv::row_bytes,
+            frame_bytes: csv::frame_bytes,
+            call_bytes: csv::call_bytes,
+        }),
     },
     FormatSpec {
         format: Format::Db,
         word: "db",
         for_viewer: true,
-        files: Some(FormatFiles { open: sqlite::open, row_bytes: sqlite::row_bytes, frame_bytes: sqlite::frame_bytes }),
+        files: Some(FormatFiles {
+            open: sqlite::open,
+            row_bytes: sqlite::row_bytes,
+            frame_bytes: sqlite::frame_bytes,
+            call_bytes: sqlite::call_bytes,
+        }),
     },
     FormatSpec { format: Format::NoFiles, word: "none", for_viewer: false, files: None },
 ];
@@ -56,6 +66,7 @@ pub(crate) struct FormatFiles {
     /// What a row takes, rather more than less.
     pub(crate) row_bytes: fn(&Row<'_>) -> u64,
     pub(crate) frame_bytes: fn(&FrameRow<'_>) -> u64,
+    pub(crate) call_bytes: fn(&CallRow<'_>) -> u64,
 }
 
 impl Format {
@@ -101,6 +112,8 @@ pub(crate) struct FileNames {
     /// The table of stacks, if it is a file of its own.
     pub(crate) stacks: PathBuf,
     pub(crate) brand: Brand,
+    /// In the names of files.
+    pub(crate) time: String,
 }
 
 /// Writes the files of one device under temporary names; dropped, it leaves none.
@@ -109,6 +122,9 @@ pub(crate) trait DumpWriter {
 
     /// The next row of the table of stacks.
     fn frame(&mut self, row: &FrameRow<'_>) -> Result<(), ExportError>;
+
+    /// Calls come thread by thread.
+    fn call(&mut self, row: &CallRow<'_>) -> Result<(), ExportError>;
 
     /// Whether a viewer would refuse the file for want of a second row.
     fn wants_second_row(&self) -> bool {

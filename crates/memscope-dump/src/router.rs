@@ -6,7 +6,7 @@ use crate::export::{SampledUsage, UsageLookup};
 use crate::format::{DumpWriter, FileNames, Format, FormatFiles, StackForm};
 use crate::problem::Problem;
 use crate::room::FileEstimate;
-use crate::rows::{Attribute, DeviceId, EventType, FrameRow, Row, StackCells, Value, key};
+use crate::rows::{Attribute, CallRow, DeviceId, EventType, FrameRow, Row, StackCells, Value, key};
 use crate::stack_table::StackTable;
 use crate::stack_text::StackTexts;
 use memscope_model::{Device, DeviceRoom, StackId, Stacks};
@@ -45,6 +45,8 @@ pub(crate) struct Router<'p> {
     files: BTreeMap<DeviceId, DumpFile>,
     /// Rows of no device in particular so far: a file opened later begins with them. They are few.
     undirected: Vec<OwnedRow>,
+    /// Where calls of Python functions go, from the first on.
+    device_of_calls: Option<DeviceId>,
     usage: Option<&'p UsageLookup<'p>>,
 }
 
@@ -74,7 +76,7 @@ enum Target {
 
 impl<'p> Router<'p> {
     pub(crate) fn new(layout: DumpLayout<'p>, making: Making, usage: Option<&'p UsageLookup<'p>>) -> Router<'p> {
-        Router { layout, making, files: BTreeMap::new(), undirected: Vec::new(), usage }
+        Router { layout, making, files: BTreeMap::new(), undirected: Vec::new(), device_of_calls: None, usage }
     }
 
     /// Whether the rows are for MindStudio Insight.
@@ -106,6 +108,37 @@ impl<'p> Router<'p> {
         file.write(row, stack, source)?;
         self.files.insert(row.device, file);
         Ok(())
+    }
+
+    /// A call is of no device: viewers want it beside the rows of one, which is that of the lowest number, or the host. To be
+    /// called when all rows are written.
+    pub(crate) fn write_call(
+        &mut self,
+        row: &CallRow<'_>,
+        source: &mut StackSource<'_, '_>,
+    ) -> Result<(), ExportError> {
+        let device = match self.device_of_calls {
+            Some(device) => device,
+            None => {
+                let npu = self.files.keys().find(|device| matches!(device, DeviceId::Npu(_)));
+                let device = *self.device_of_calls.insert(npu.copied().unwrap_or(DeviceId::Cpu));
+                if !self.files.contains_key(&device)
+                    && let Some(mut file) = DumpFile::create(&self.layout, self.making, device)?
+                {
+                    for earlier in &self.undirected {
+                        let write =
+                            |row: &Row<'_>, stack| file.write_undirected(device, row, stack, source, self.usage);
+                        earlier.with(write)?;
+                    }
+                    self.files.insert(device, file);
+                }
+                device
+            }
+        };
+        match self.files.get_mut(&device) {
+            Some(file) => file.target.call(row),
+            None => Ok(()),
+        }
     }
 
     /// Completes all files and gives them their names. `start` is the row that says when recording began, `alive` the
@@ -211,6 +244,15 @@ impl Target {
         match self {
             Target::Writer(writer) => writer.row(row)?,
             Target::Estimate { of, bytes } => *bytes += (of.row_bytes)(row),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn call(&mut self, row: &CallRow<'_>) -> Result<(), ExportError> {
+        match self {
+            Target::Writer(writer) => writer.call(row)?,
+            Target::Estimate { of, bytes } => *bytes += (of.call_bytes)(row),
         }
         Ok(())
     }

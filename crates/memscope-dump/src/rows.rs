@@ -18,6 +18,9 @@ pub const COLUMNS: [&str; 12] = [
     "Call Stack(C)",
 ];
 
+/// The header of the csv of Python calls and the columns of their table.
+pub const CALL_COLUMNS: [&str; 5] = ["FuncInfo", "StartTime(ns)", "EndTime(ns)", "Thread Id", "Process Id"];
+
 /// The header of the csv of stacks and the columns of its table.
 pub const STACK_COLUMNS: [&str; 3] = ["ID", "Caller", "Frame"];
 
@@ -399,6 +402,27 @@ pub struct FrameRow<'a> {
     /// 0 of the outermost frame.
     pub caller: u32,
     pub frame: FrameCell<'a>,
+}
+
+/// A call of a Python function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallRow<'a> {
+    pub function: &'a str,
+    pub start: Option<TimestampNs>,
+    pub end: Option<TimestampNs>,
+    pub thread: u32,
+    pub process: u32,
+}
+
+impl CallRow<'_> {
+    /// Before the function, where the call was already there at the start of the trace, or still there at its stop.
+    pub fn prefix(&self) -> &'static str {
+        match (self.start, self.end) {
+            (None, _) => "start: ",
+            (_, None) => "stop: ",
+            _ => "",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -50,6 +50,9 @@ macro_rules! records {
                 70 ATEN_NAME AtenName { id: u32 as Varint, text: &'a [u8] as Name };
                 /// What the program calls a label or a function that goes by this number in this lane.
                 81 LABEL_NAME LabelName { id: u32 as Varint, text: &'a [u8] as Name };
+                /// What a function written in C, or a class of modules, is called that goes by this number in this lane; `owner` is
+                /// the type whose method the function is, empty if it is none.
+                95 CALL_NAME CallName { id: u32 as Varint, text: &'a [u8] as Name, owner: &'a [u8] as Name };
             }
             // What happened in the process.
             events {
@@ -187,6 +190,19 @@ macro_rules! records {
                     free: u64 as Varint,
                     total: u64 as Varint,
                 } with Label(name: &'a [u8]);
+                /// Python calls of the lane's thread are traced from here on; of calls that began before, no end follows but of
+                /// those that [`Extended::CallFound`] names next.
+                90 CALLS_BEGIN CallsBegin {};
+                /// A call that the thread is in when its trace begins, the outermost first.
+                91 CALL_FOUND CallFound { code: u32 as Varint };
+                /// A Python function begins, or a generator goes on. `code` is that of a `CODE`.
+                92 CALL Call { code: u32 as Varint };
+                /// The same for a module of torch, whose class is a `CALL_NAME`.
+                93 MODULE_CALL ModuleCall { code: u32 as Varint, class: u32 as Varint };
+                /// A function written in C is called; its name is a `CALL_NAME`.
+                94 NATIVE_CALL NativeCall { function: u32 as Varint };
+                /// The innermost call ends: it returns, yields, or an exception leaves it.
+                96 CALL_END CallEnd {};
                 /// From here on a block is watched, under a number of its own; `name` is the start operator's or the one the program
                 /// gave. `flags` are those of [`watch_flags`](crate::watch::watch_flags). `output` is which one it is of its operator's outputs.
                 /// `checksum` is that of its bytes now, `content` their number in `watch.spool`, 0 if they are not kept.

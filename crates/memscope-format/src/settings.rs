@@ -27,6 +27,8 @@ pub mod event {
     pub const FREE: u8 = 2;
     pub const LAUNCH: u8 = 4;
     pub const ACCESS: u8 = 8;
+    /// Calls of Python functions, which are no events of memory.
+    pub const TRACEBACK: u8 = 16;
 }
 
 /// Bits of [`RecordSettings::analysis`].

@@ -64,6 +64,13 @@ pub struct Api {
     pub function_end: unsafe extern "C" fn(text: *const u8, length: usize),
     /// As `snapshot`, with the numbers of the program's framework.
     pub told_snapshot: unsafe extern "C" fn(name: *const u8, length: usize, device: i32, memory: *const ToldMemory),
+    /// Begins to trace the calls of Python functions; with [`calls::IF_ASKED_FOR`] only if the settings have it. The calling thread
+    /// holds the interpreter's lock, here and below. Answers one of [`calls`], where something runs besides with
+    /// [`calls::OTHERS_KEPT`].
+    pub calls_begin: unsafe extern "C" fn(when: u32) -> u32,
+    /// Ends that. Answers [`calls::ENDED`] or [`calls::NOT_BEGUN`], where somebody else took its place with
+    /// [`calls::TAKEN_OVER`].
+    pub calls_end: unsafe extern "C" fn() -> u32,
     /// Watches a block under a name, and answers the number of the watch, or [`WATCH_NOT_RECORDING`], [`WATCH_NO_MEMORY`] or
     /// [`WATCH_TOO_MANY`].
     pub watch: unsafe extern "C" fn(block: *const WatchedBlock, name: *const u8, length: usize) -> i64,
@@ -94,6 +101,29 @@ pub mod label_level {
     pub const USER: u8 = 5;
     /// In no text: the phase of a training that the thread is in.
     pub const PHASE: u8 = 6;
+}
+
+/// Tracing calls: when it is wanted, and what came of it.
+pub mod calls {
+    pub const ALWAYS: u32 = 0;
+    pub const IF_ASKED_FOR: u32 = 1;
+
+    pub const BEGUN: u32 = 0;
+    pub const ALREADY_BEGUN: u32 = 1;
+    /// It was not asked for.
+    pub const NOT_WANTED: u32 = 2;
+    /// The interpreter is of a version, or a build, that is not known.
+    pub const UNKNOWN_PYTHON: u32 = 3;
+    /// Other tools have all places that the interpreter has for them.
+    pub const NO_PLACE: u32 = 4;
+    /// The interpreter refused.
+    pub const REFUSED: u32 = 5;
+    pub const ENDED: u32 = 6;
+    pub const NOT_BEGUN: u32 = 7;
+    /// Added: some threads have a profiler of their own, which was left to them.
+    pub const OTHERS_KEPT: u32 = 0x100;
+    /// Added: another profiler was put in the place of the trace meanwhile.
+    pub const TAKEN_OVER: u32 = 0x200;
 }
 
 /// A block to be watched.

@@ -1,4 +1,5 @@
 //! One lane of the spool: where it stands, and what its numbers mean.
+use crate::python_calls::is_of_calls;
 use crate::stacks::{NodeId, Part};
 use crate::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};
 use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError, StackRef, TensorShape};
@@ -49,7 +50,7 @@ impl Lane {
             return Ok(true);
         }
         let Lane { cursor, definitions, .. } = self;
-        let next = cursor.next_event(spool, &mut |definition| definitions.take_in(definition, stacks))?;
+        let next = next_of_trace(cursor, spool, &mut |definition| definitions.take_in(definition, stacks))?;
         if !definitions.forgotten.is_empty() {
             // No event before this one is left.
             definitions.forgotten = Vec::new();
@@ -70,7 +71,7 @@ impl Lane {
     ) -> Result<Option<Event>, SpoolError> {
         while self.ahead.len() <= index {
             let Lane { cursor, definitions, .. } = self;
-            let next = cursor.next_event(spool, &mut |definition| definitions.take_in(definition, stacks))?;
+            let next = next_of_trace(cursor, spool, &mut |definition| definitions.take_in(definition, stacks))?;
             let Some(mut event) = next else { return Ok(None) };
             self.ticks = self.ticks.max(event.ticks);
             event.ticks = self.ticks;
@@ -144,6 +145,22 @@ impl Lane {
 
     pub(crate) fn cursor(&self) -> &LaneCursor {
         &self.cursor
+    }
+}
+
+/// The next event of the trace. Calls of Python functions are none: they are many, and nothing else depends on them, so that
+/// they are read apart ([`crate::PythonCalls`]).
+#[inline(always)]
+fn next_of_trace(
+    cursor: &mut LaneCursor,
+    spool: &Spool,
+    define: &mut dyn FnMut(Definition<'_>),
+) -> Result<Option<Event>, SpoolError> {
+    loop {
+        let next = cursor.next_event(spool, define)?;
+        if !next.is_some_and(|event| is_of_calls(event.kind)) {
+            return Ok(next);
+        }
     }
 }
 
@@ -311,6 +328,8 @@ impl Definitions {
                 (self.atb_path, self.atb_name) = (known(path), known(name));
             }
             Definition::Tensor(shape) => self.tensor = shape,
+            // Of calls.
+            Definition::CallName { .. } => {}
         }
     }
 

@@ -4,7 +4,7 @@ use crate::refusals::Refusals;
 use crate::replay::Replay;
 use crate::trace::{Fan, Status, TraceInfo, TraceSink, TraceSource};
 use crate::watch::{self, Contents};
-use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, ProcessState, Stacks, State, TraceEvent};
+use crate::{BlockEvent, ModelError, Outcome, ProcessInfo, ProcessState, PythonCalls, Stacks, State, TraceEvent};
 use memscope_format::decode::Spool;
 use memscope_format::layout;
 use memscope_format::settings::RecordSettings;
@@ -74,6 +74,16 @@ impl Process {
     /// What the recorder was told.
     pub fn settings(&self) -> RecordSettings<'_> {
         self.spool.process().settings()
+    }
+
+    /// Whether calls of Python functions were traced.
+    pub fn has_python_calls(&self) -> bool {
+        self.info().notes & layout::notes::CALLS_TRACED != 0
+    }
+
+    /// They, if there are any: a pass of its own, thread by thread.
+    pub fn python_calls(&self) -> PythonCalls {
+        PythonCalls::new(&self.spool)
     }
 
     /// How many blocks the lists at refusals can name, which no record of its own tells.

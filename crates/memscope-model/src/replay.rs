@@ -10,7 +10,7 @@ use self::kernels::{LogTotals, LogTurn};
 use crate::books::{Books, BooksView, Counts, Handover};
 use crate::device_books::{Allocation, DeviceBooks, Emit};
 use crate::device_numbers::DeviceNumbers;
-use crate::facts::{Damage, Problem, Stopped};
+use crate::facts::{Damage, NothingChosen, Problem, Stopped};
 use crate::host_books::HostBooks;
 use crate::kernel_books::{KernelBooks, TaskId};
 use crate::labels::{Labels, LateOwners, Windows};
@@ -27,7 +27,7 @@ use crate::{
     TraceEvent, state,
 };
 use memscope_format::decode::{Event, EventKind, LaneCursor, Spool, SpoolError, StackRef, Stretch, Timeline};
-use memscope_format::layout::StopReason;
+use memscope_format::layout::{StopReason, notes};
 use memscope_format::record::{LogicalDevice, Phase, Space, SystemKind};
 use memscope_format::settings::RecordSettings;
 use std::cmp::Reverse;
@@ -663,6 +663,13 @@ impl Replay {
             EventKind::LabelStart { .. } | EventKind::LabelEnd { .. } | EventKind::LabelBlock { .. } => {
                 ControlFlow::Continue(())
             }
+            // The lane has left them out.
+            EventKind::CallsBegin {}
+            | EventKind::CallFound { .. }
+            | EventKind::Call { .. }
+            | EventKind::ModuleCall { .. }
+            | EventKind::NativeCall { .. }
+            | EventKind::CallEnd {} => ControlFlow::Continue(()),
             EventKind::WatchBegin { .. }
             | EventKind::WatchMoment { .. }
             | EventKind::WatchLook { .. }
@@ -791,7 +798,10 @@ impl Replay {
         outcome.implausible_events += log_totals.foreign;
         outcome.problems.extend(kernels::problems(&self.kernels, &log_totals, spool.process().profiling_taken()));
         if delivery.events > 0 && !self.interrupted {
-            outcome.nothing_chosen = delivery.gate.never_open();
+            // Where calls were asked for, it may have been for them alone.
+            let only_calls = spool.process().notes & notes::CALLS_TRACED != 0;
+            let never_open = delivery.gate.never_open();
+            outcome.nothing_chosen = never_open.filter(|why| !only_calls || *why != NothingChosen::NeverStarted);
         }
         (outcome.reserved_space, outcome.peak_reserved_space) = books.host.reserved.bytes();
         outcome.pools.retain(|usage| devices.contains(usage.device));

@@ -42,6 +42,8 @@ static API: ApiCell = ApiCell(core::cell::UnsafeCell::new(Api {
     function_start,
     function_end,
     told_snapshot,
+    calls_begin: crate::python_calls::begin,
+    calls_end: crate::python_calls::end,
     watch,
     unwatch,
 }));

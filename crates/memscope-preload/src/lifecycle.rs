@@ -6,6 +6,7 @@ extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_
     crate::hooks::find_sandbox_originals();
     memscope_recorder::initialise();
     crate::hooks::find_originals();
+    crate::python_calls::begin_with_program();
 }
 
 /// The process ends regularly. Whoever waits for it calls this before the loader does.

@@ -6,12 +6,14 @@
 //! * [`table`]: talks to the recorder through its C table, which is found by `dlsym` and never linked.
 //! * [`side_keeper`]: the process beside this one that exports and reports, and the wait for it at the end.
 //! * [`text`]: texts of Python, without a copy.
+//! * [`calls`]: the trace of calls of Python functions.
 //! * [`recording`]: all of it in the right order.
 //! * [`own`]: where the recording of this process is.
 //! * [`reading`]: recordings and dump files, read and analyzed.
 //!
 //! Nothing here is the user's: `python/msmemscope` is.
 
+mod calls;
 mod labels;
 mod libraries;
 mod own;
@@ -49,6 +51,8 @@ mod _native {
 
     #[pymodule_export]
     use super::MemScopeError;
+    #[pymodule_export]
+    use super::calls::{calls_begin, calls_end};
     #[pymodule_export]
     use super::labels::{function_end, function_start, label_block, label_end, label_start, snapshot};
     #[pymodule_export]

@@ -11,7 +11,7 @@ use pyo3::types::PyString;
 
 use crate::side_keeper::{self, Answer};
 use crate::text::utf8;
-use crate::{MemScopeError, libraries, own, settings::Settings, table};
+use crate::{MemScopeError, calls, libraries, own, settings::Settings, table};
 
 /// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
 /// package. Gives what the user has to know.
@@ -23,6 +23,7 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
     let api = begun.map_err(MemScopeError::new_err)?;
     (api.start)();
     own::count_start();
+    notes.extend(calls::begin_with_span(py, api));
     Ok(notes)
 }
 
@@ -57,8 +58,9 @@ pub(crate) fn announce(py: Python<'_>, package: PathBuf) -> bool {
 
 /// The end of a span: its files are written in the background. Says whether there is a recording.
 #[pyfunction]
-pub(crate) fn stop() -> bool {
+pub(crate) fn stop(py: Python<'_>) -> bool {
     let Some(api) = table::find() else { return false };
+    calls::end_with_span(py, api);
     (api.stop)();
     side_keeper::export();
     true
@@ -112,7 +114,8 @@ pub(crate) fn range_end(range: u64) {
     }
 }
 
-fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
+/// Begins the recording if there is none yet, and no span.
+pub(crate) fn begin(settings: &RunSettings, package: &Path, notes: &mut Vec<String>) -> Result<&'static Api, String> {
     if table::is_of_another_version() {
         return Err(String::from(
             "another version of the recording library is preloaded; start the program without it",

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use memscope_session::brand::Brand;
 use memscope_session::environment;
 use memscope_session::record_config::DecodedConfig;
-use memscope_session::settings::pending::PENDING;
 use memscope_session::settings::values::{self, Events, Refused};
 use memscope_session::settings::{
     self as session, Analysis, CallStacks, CollectMode, Devices, EventSet, Format, LevelSet, LogLevel, allowed,
@@ -14,11 +13,10 @@ use memscope_session::usage_error::quoted;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// What a recording is to be, and what to tell the user about it beforehand.
+/// What a recording is to be.
 #[pyclass(frozen)]
 pub(crate) struct Settings {
     pub(crate) settings: session::Settings,
-    notes: Vec<String>,
 }
 
 #[pymethods]
@@ -32,11 +30,6 @@ impl Settings {
             draft.apply(key, value).map_err(|problem| PyValueError::new_err(problem.say(key, value)))?;
         }
         draft.into_settings(brand)
-    }
-
-    #[getter]
-    fn notes(&self) -> Vec<String> {
-        self.notes.clone()
     }
 
     #[getter]
@@ -149,7 +142,7 @@ impl Draft {
             devices: self.devices.unwrap_or_else(default_devices),
             level: self.level,
             dump: self.events.dump,
-            traceback: false,
+            traceback: self.events.traceback,
             call_stacks: self.call_stacks,
             // Tracing is from start() to stop().
             collect_mode: CollectMode::Deferred,
@@ -163,13 +156,7 @@ impl Draft {
             max_size: None,
             brand,
         };
-        let pending = PENDING.iter().filter(|pending| (pending.applies)(&settings));
-        // Keywords have no dashes.
-        let mut notes: Vec<String> = pending.map(|pending| pending.note.replace("--", "")).collect();
-        if self.events.traceback {
-            notes.push(String::from("events=traceback has no effect in this version; Python functions are not traced"));
-        }
-        Ok(Settings { settings, notes })
+        Ok(Settings { settings })
     }
 }
 

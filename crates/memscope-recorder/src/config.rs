@@ -42,6 +42,8 @@ pub struct Wanted {
     pub aten_operators: bool,
     /// What they are given: level `op` and event `access`.
     pub aten_accesses: bool,
+    /// Calls of Python functions: event `traceback`.
+    pub traceback: bool,
 }
 
 impl Wanted {
@@ -52,14 +54,19 @@ impl Wanted {
         kernel_accesses: false,
         aten_operators: false,
         aten_accesses: false,
+        traceback: false,
     };
 
     fn of(settings: &RecordSettings<'_>) -> Wanted {
         let (levels, events) = (settings.level.unwrap_or(0), settings.events.unwrap_or(0));
         let (launch, accesses) = (events & event::LAUNCH != 0, events & event::ACCESS != 0);
         let (operator, kernel) = (levels & level::OPERATOR != 0, levels & level::KERNEL != 0);
-        let aten =
-            Wanted { aten_operators: launch && operator, aten_accesses: accesses && operator, ..Wanted::NOTHING };
+        let aten = Wanted {
+            aten_operators: launch && operator,
+            aten_accesses: accesses && operator,
+            traceback: events & event::TRACEBACK != 0,
+            ..Wanted::NOTHING
+        };
         // All others are of NPUs; a mask without any asks for none.
         if settings.npus == Some(Mask::NONE) {
             return aten;
@@ -227,6 +234,8 @@ mod tests {
         assert_eq!(wanted("level=2;events=8"), Wanted { accesses: true, kernel_accesses: true, ..Wanted::NOTHING });
         assert_eq!(wanted("npu=0;level=3;events=15"), aten(true, true));
         assert_eq!(wanted("npu=1;level=3;events=15"), all);
+        assert_eq!(wanted("npu=0;events=16"), Wanted { traceback: true, ..Wanted::NOTHING });
+        assert_eq!(wanted("level=3;events=31"), Wanted { traceback: true, ..all });
     }
 
     #[test]

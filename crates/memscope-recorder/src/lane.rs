@@ -5,6 +5,7 @@
 //! stack memory and its numbers. So a program that starts a million threads has as many lanes as it had threads at once.
 use crate::atb::LastPath;
 use crate::aten::DefinedNames;
+use crate::calls::OpenCalls;
 use crate::clock;
 use crate::config::{Config, Wanted};
 use crate::control;
@@ -54,7 +55,7 @@ impl Entry<'_> {
 #[repr(C)]
 pub(crate) struct Lane {
     pub(crate) writer: Writer,
-    /// Null where neither stacks, paths nor names are asked for.
+    /// Null where neither stacks, paths nor names are asked for and no call was traced.
     tables: *mut Tables,
     /// Null until the lane's first label.
     pub(crate) labels: *mut LabelNames,
@@ -62,13 +63,14 @@ pub(crate) struct Lane {
     owner: AtomicU32,
 }
 
-/// What a lane remembers of stacks, paths and names, in memory of its own. Zeroes are empty tables.
+/// What a lane remembers of stacks, paths, names and calls, in memory of its own. Zeroes are empty tables.
 #[repr(C)]
-struct Tables {
-    stacks: StackCapture,
+pub(crate) struct Tables {
+    pub(crate) stacks: StackCapture,
     nodes: NodeDeltas,
     last_path: LastPath,
     aten_names: DefinedNames,
+    pub(crate) calls: OpenCalls,
 }
 
 impl Tables {
@@ -207,6 +209,7 @@ pub(crate) unsafe fn recover(lane: *mut Lane, missing: impl FnOnce(usize) -> u64
         lane.writer.recover();
         if let Some(tables) = lane.tables.as_mut() {
             tables.stacks.forget();
+            tables.calls.forget();
         }
         if missing > 0 {
             lane.writer.lose(missing);
@@ -445,8 +448,10 @@ fn take_over(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
             // SAFETY: the previous thread has ended and the exchange made the lane ours.
             let lane_ref = unsafe { &mut *lane.as_ptr() };
             lane_ref.writer.change_thread(thread);
-            if let Some(stacks) = lane_ref.stacks() {
-                stacks.change_thread();
+            // SAFETY: null, or the lane's own tables.
+            if let Some(tables) = unsafe { lane_ref.tables.as_mut() } {
+                tables.stacks.change_thread();
+                tables.calls.forget();
             }
             return Some(lane);
         }
@@ -514,6 +519,19 @@ impl Lane {
     fn stacks(&mut self) -> Option<&mut StackCapture> {
         // SAFETY: null, or the lane's own tables.
         unsafe { self.tables.as_mut() }.map(|tables| &mut tables.stacks)
+    }
+
+    /// The lane's tables, got now if it has none: what is traced may be asked for late. `None` if there is no memory.
+    #[inline(always)]
+    pub(crate) fn own_tables(&mut self) -> Option<NonNull<Tables>> {
+        NonNull::new(self.tables).or_else(|| self.get_tables())
+    }
+
+    #[cold]
+    fn get_tables(&mut self) -> Option<NonNull<Tables>> {
+        let tables = sys::map_own(Tables::BYTES).ok()?.cast::<Tables>();
+        self.tables = tables.as_ptr();
+        Some(tables)
     }
 
     /// The path in the newest record of the lane that has one.

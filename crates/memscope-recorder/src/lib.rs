@@ -22,6 +22,7 @@
 
 pub mod atb;
 pub mod aten;
+pub mod calls;
 mod claims;
 mod clock;
 mod config;
@@ -53,6 +54,7 @@ pub use lane::{
 };
 pub use memscope_format::encode::Extended;
 pub use memscope_format::record::{HostCall, Protection};
+pub use memscope_stack::python::{Support, find_function};
 pub use process::{Beginning, begin, initialise, is_host_wanted, process_ends, wanted};
 pub use stacks::{library_to_keep, library_unloaded};
 

@@ -19,7 +19,7 @@ pub(crate) struct StackCapture {
     without_python: u32,
     tree: Tree,
     c: CStack,
-    python: PythonStack,
+    pub(crate) python: PythonStack,
 }
 
 /// Once per image, before the first stack.

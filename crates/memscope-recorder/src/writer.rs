@@ -11,7 +11,7 @@ use memscope_format::layout::{
     self, ClockKind, LARGEST_WINDOW, StopReason, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WindowHeader, window_bytes,
 };
 use memscope_format::record::{HostAddr, StackRef};
-use memscope_stack::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
+use memscope_stack::{CallNameDefinition, CodeDefinition, DefinitionSink, Frame, ModuleDefinition, NodeId};
 use memscope_sys::{Errno, Part};
 
 /// What every event touches is in the first cache lines: between two events the program has used the cache for itself.
@@ -185,6 +185,7 @@ impl Writer {
     }
 
     /// Makes room for a record, which then goes into the generation at hand; `false` if there is none to be had.
+    #[inline(always)]
     pub(crate) fn make_room(&mut self, room: usize) -> bool {
         self.limit != 0 && (self.end() - self.cursor >= room || self.turn_over(room))
     }
@@ -244,6 +245,7 @@ impl Writer {
         self.window as usize + WINDOW_HEADER_SIZE
     }
 
+    #[inline(always)]
     fn end(&self) -> usize {
         self.window as usize + window_bytes(self.size)
     }
@@ -453,6 +455,11 @@ impl DefinitionSink for Writer {
         let CodeDefinition { id, python_version, first_line, file, function, line_table } = *code;
         let record = Extended::Code { id, python_version, first_line, file, function, line_table };
         self.definition(self.last.ticks, &record);
+    }
+
+    fn call_name(&mut self, name: &CallNameDefinition<'_>) {
+        let CallNameDefinition { id, text, owner } = *name;
+        self.definition(self.last.ticks, &Extended::CallName { id, text, owner });
     }
 
     fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use memscope_format::layout::CONFIG_CAPACITY;
 pub use memscope_format::settings::RecordSettings;
-use memscope_format::settings::{Escaped, Mask, Steps, VERSION};
+use memscope_format::settings::{Escaped, Mask, Steps, VERSION, event};
 
 use crate::brand::Brand;
 use crate::settings::{
@@ -58,6 +58,7 @@ impl<'s> RecordConfig<'s> {
     fn text(&self, run: u64, dir: &[u8]) -> Vec<u8> {
         let Settings { call_stacks, devices, analysis, .. } = &self.settings;
         let number = |number: Option<NonZeroU16>| number.map_or(0, NonZeroU16::get);
+        let traceback = if self.settings.traceback { event::TRACEBACK } else { 0 };
         let steps = Steps::join(&self.settings.steps);
         let watch = self.settings.watch.as_ref().map(|watch| Escaped::escape(&watch.to_string())).unwrap_or_default();
         let settings = RecordSettings {
@@ -71,8 +72,8 @@ impl<'s> RecordConfig<'s> {
             cpu: Some(devices.cpu),
             npus: Some(Mask(devices.npu.mask())),
             level: Some(self.settings.level.bits()),
-            events: Some(self.settings.collected().bits()),
-            dump: Some(self.settings.dump.bits()),
+            events: Some(self.settings.collected().bits() | traceback),
+            dump: Some(self.settings.dump.bits() | traceback),
             analysis: Some(analysis.bits()),
             oom_holders: Some(number(analysis.oom)),
             deferred: Some(self.settings.collect_mode == CollectMode::Deferred),
@@ -109,8 +110,8 @@ impl DecodedConfig {
             steps: record.steps.map(|steps| steps.iter().collect()).unwrap_or_default(),
             devices: Devices { npu: NpuSelection::of_mask(record.npus?.0), cpu: record.cpu? },
             level: LevelSet::of_bits(record.level?),
-            dump: EventSet::of_bits(record.dump?),
-            traceback: false,
+            dump: EventSet::of_bits(record.dump? & !event::TRACEBACK),
+            traceback: record.events? & event::TRACEBACK != 0,
             call_stacks: CallStacks { c: depth(record.c_depth), python: depth(record.python_depth) },
             collect_mode: if record.deferred? { CollectMode::Deferred } else { CollectMode::Immediate },
             analysis: Analysis::of_recording(&record),
@@ -162,6 +163,7 @@ mod tests {
                 max_size: None,
                 ..settings.clone()
             },
+            Settings { traceback: true, ..settings.clone() },
             Settings { stacks: None, analysis: Analysis::NONE, call_stacks: CallStacks::default(), ..settings.clone() },
             settings,
         ] {

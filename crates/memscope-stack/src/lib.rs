@@ -18,5 +18,5 @@ mod sink;
 mod tables;
 pub mod tree;
 
-pub use sink::{CodeDefinition, DefinitionSink, Frame, ModuleDefinition};
+pub use sink::{CallNameDefinition, CodeDefinition, DefinitionSink, Frame, ModuleDefinition};
 pub use tree::NodeId;

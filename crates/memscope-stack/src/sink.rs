@@ -33,10 +33,22 @@ pub struct CodeDefinition<'a> {
     pub line_table: &'a [u8],
 }
 
+/// What something is called that a trace of calls refers to: a function written in C, or a class.
+#[derive(Clone, Copy, Debug)]
+pub struct CallNameDefinition<'a> {
+    /// Number within the lane, from 0 upwards.
+    pub id: u32,
+    pub text: &'a [u8],
+    /// The type whose method it is, empty if it is none's.
+    pub owner: &'a [u8],
+}
+
 /// Takes definitions; implemented by the recorder's lane.
 pub trait DefinitionSink {
     fn module(&mut self, module: &ModuleDefinition<'_>);
     fn code(&mut self, code: &CodeDefinition<'_>);
+    /// Only a trace of calls defines them.
+    fn call_name(&mut self, _: &CallNameDefinition<'_>) {}
     /// Nodes come in the order of their ids, without gaps.
     fn node(&mut self, id: NodeId, parent: NodeId, frame: Frame);
 }

@@ -480,6 +480,17 @@ impl SpoolBuilder {
         self.record(lane, ticks, &Extended::LabelBlock { level, label, address: DevAddr(address) })
     }
 
+    /// A function written in C, or a class of modules.
+    pub fn call_name(&mut self, lane: LaneNumber, id: u32, text: &str, owner: &str) -> &mut Self {
+        self.definition(lane, &Extended::CallName { id, text: text.as_bytes(), owner: owner.as_bytes() })
+    }
+
+    /// Calls of Python functions were traced.
+    pub fn calls_traced(&mut self) -> &mut Self {
+        self.note(layout::notes::CALLS_TRACED);
+        self
+    }
+
     /// `name` is the number of a name that was defined before.
     pub fn aten_start(
         &mut self,

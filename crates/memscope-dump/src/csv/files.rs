@@ -1,18 +1,22 @@
 //! The csv files of one device.
 use super::CsvWriter;
-use super::write::{push_frame_row, push_row};
+use super::calls::CallFiles;
+use super::write::{push_call_row, push_frame_row, push_row};
 use crate::destination::{DUMP_MODE, PartialFile};
 use crate::error::ExportError;
 use crate::format::{DumpWriter, FileNames};
 use crate::problem::Problem;
-use crate::rows::{COLUMNS, FrameRow, Row, STACK_COLUMNS};
+use crate::rows::{COLUMNS, CallRow, FrameRow, Row, STACK_COLUMNS};
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 struct CsvFiles {
-    rows: OneFile,
+    /// From the first row on: there may be calls alone.
+    rows: Option<OneFile>,
+    rows_path: PathBuf,
+    calls: CallFiles,
     /// From the first frame on.
     stacks: Option<OneFile>,
     stacks_path: PathBuf,
@@ -24,8 +28,9 @@ struct OneFile {
 }
 
 pub(crate) fn open(names: &FileNames) -> Result<Box<dyn DumpWriter>, ExportError> {
-    let rows = OneFile::create(&names.dump, &COLUMNS)?;
-    Ok(Box::new(CsvFiles { rows, stacks: None, stacks_path: names.stacks.clone() }))
+    let calls = CallFiles::new(names.dump.parent().unwrap_or(Path::new("")), &names.time);
+    let (rows_path, stacks_path) = (names.dump.clone(), names.stacks.clone());
+    Ok(Box::new(CsvFiles { rows: None, rows_path, calls, stacks: None, stacks_path }))
 }
 
 impl OneFile {
@@ -44,7 +49,15 @@ impl OneFile {
 
 impl DumpWriter for CsvFiles {
     fn row(&mut self, row: &Row<'_>) -> Result<(), ExportError> {
-        self.rows.writer.write(row).map_err(ExportError::write(self.rows.partial.target()))
+        let file = match &mut self.rows {
+            Some(file) => file,
+            none => none.insert(OneFile::create(&self.rows_path, &COLUMNS)?),
+        };
+        file.writer.write(row).map_err(ExportError::write(file.partial.target()))
+    }
+
+    fn call(&mut self, row: &CallRow<'_>) -> Result<(), ExportError> {
+        self.calls.write(row)
     }
 
     fn frame(&mut self, row: &FrameRow<'_>) -> Result<(), ExportError> {
@@ -56,12 +69,16 @@ impl DumpWriter for CsvFiles {
     }
 
     fn finish(self: Box<Self>, _alive: &[u64], _: &mut Vec<Problem>) -> Result<Vec<PartialFile>, ExportError> {
-        let mut files = vec![self.rows.finish()?];
+        let mut files = Vec::new();
+        if let Some(rows) = self.rows {
+            files.push(rows.finish()?);
+        }
         match self.stacks {
             Some(stacks) => files.push(stacks.finish()?),
             // One of an earlier export would say nothing about these rows.
             None => remove(&self.stacks_path)?,
         }
+        files.extend(self.calls.finish()?);
         Ok(files)
     }
 }
@@ -79,6 +96,10 @@ pub(crate) fn row_bytes(row: &Row<'_>) -> u64 {
 
 pub(crate) fn frame_bytes(row: &FrameRow<'_>) -> u64 {
     measured(|out| push_frame_row(out, row))
+}
+
+pub(crate) fn call_bytes(row: &CallRow<'_>) -> u64 {
+    measured(|out| push_call_row(out, row))
 }
 
 fn measured(push: impl FnOnce(&mut Vec<u8>)) -> u64 {
@@ -104,11 +125,18 @@ mod tests {
             dump: root.path().join("memscope_dump_1.csv"),
             stacks: root.path().join("memscope_stacks_1.csv"),
             brand: Brand::MsMemScope,
+            time: String::from("1"),
         };
         let mut rows = OneFile::create(&names.dump, &COLUMNS).unwrap();
         // The device that takes no byte.
         rows.writer = CsvWriter::new(File::options().write(true).open("/dev/full").unwrap(), &COLUMNS);
-        let files = Box::new(CsvFiles { rows, stacks: None, stacks_path: names.stacks });
+        let files = Box::new(CsvFiles {
+            rows: Some(rows),
+            rows_path: names.dump,
+            calls: CallFiles::new(root.path(), "1"),
+            stacks: None,
+            stacks_path: names.stacks,
+        });
         let error = files.finish(&[], &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("memscope_dump_1.csv") && error.contains("No space left"), "{error}");
         assert!(!error.contains("partial") && error.contains("export -o DIR"), "{error}");

@@ -1,6 +1,6 @@
 //! Writes the csv form of a dump.
 use crate::digits::{address, push_decimal};
-use crate::rows::{Event, FrameCell, FrameRow, NOT_APPLICABLE, REFERENCE, Row, StackCells, Value};
+use crate::rows::{CallRow, Event, FrameCell, FrameRow, NOT_APPLICABLE, REFERENCE, Row, StackCells, Value};
 use crate::worker::{Consumer, Worker};
 use memchr::memchr;
 use std::io::{self, Write};
@@ -39,6 +39,16 @@ impl<W: Write + Send + 'static> CsvWriter<W> {
 
     pub fn write(&mut self, row: &Row<'_>) -> io::Result<()> {
         push_row(&mut self.pending, row);
+        self.pass_on()
+    }
+
+    /// What was written to the output before stays.
+    pub fn going_on(output: W) -> CsvWriter<W> {
+        CsvWriter { output: Worker::new(Output(output)), pending: Vec::with_capacity(CHUNK + CHUNK / 4) }
+    }
+
+    pub fn write_call(&mut self, row: &CallRow<'_>) -> io::Result<()> {
+        push_call_row(&mut self.pending, row);
         self.pass_on()
     }
 
@@ -117,6 +127,26 @@ pub(super) fn push_frame_row(out: &mut Vec<u8>, row: &FrameRow<'_>) {
         FrameCell::Text(text) => push_quoted(out, text),
         FrameCell::SameAs(row) => push_reference(out, row),
     }
+    out.push(b'\n');
+}
+
+pub(super) fn push_call_row(out: &mut Vec<u8>, row: &CallRow<'_>) {
+    if row.prefix().is_empty() {
+        push_plain(out, row.function);
+    } else {
+        push_plain(out, &[row.prefix(), row.function].concat());
+    }
+    for time in [row.start, row.end] {
+        out.push(b',');
+        match time {
+            Some(time) => push_decimal(out, time.0),
+            None => out.extend_from_slice(NOT_APPLICABLE.as_bytes()),
+        }
+    }
+    out.push(b',');
+    push_decimal(out, u64::from(row.thread));
+    out.push(b',');
+    push_decimal(out, u64::from(row.process));
     out.push(b'\n');
 }
 

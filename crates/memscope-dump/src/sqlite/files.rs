@@ -6,7 +6,7 @@ use crate::error::ExportError;
 use crate::format::{DumpWriter, FileNames};
 use crate::problem::{Files, Problem};
 use crate::room::VIEWER_FILE_LIMIT;
-use crate::rows::{Event, FrameCell, FrameRow, NOT_APPLICABLE, Row, StackCells};
+use crate::rows::{CallRow, Event, FrameCell, FrameRow, NOT_APPLICABLE, Row, StackCells};
 use std::cell::RefCell;
 use std::path::Path;
 
@@ -30,6 +30,10 @@ impl DumpWriter for DbFile {
 
     fn frame(&mut self, row: &FrameRow<'_>) -> Result<(), ExportError> {
         self.writer.write_frame(row).map_err(ExportError::database(self.partial.target()))
+    }
+
+    fn call(&mut self, row: &CallRow<'_>) -> Result<(), ExportError> {
+        self.writer.write_call(row).map_err(ExportError::database(self.partial.target()))
     }
 
     /// A database whose rows all have one timestamp is refused by MindStudio Insight. Times of rows increase strictly,
@@ -101,6 +105,11 @@ pub(crate) fn frame_bytes(row: &FrameRow<'_>) -> u64 {
         FrameCell::SameAs(row) => reference_bytes(row),
     };
     with_page_share(CELL + 4 + 4 + frame)
+}
+
+pub(crate) fn call_bytes(row: &CallRow<'_>) -> u64 {
+    let times = [row.start, row.end].map(|time| if time.is_some() { 19 } else { 3 });
+    with_page_share(CELL + 6 + (row.prefix().len() + row.function.len()) as u64 + times.iter().sum::<u64>() + 3 + 3)
 }
 
 fn reference_bytes(row: u32) -> u64 {

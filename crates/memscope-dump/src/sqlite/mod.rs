@@ -3,7 +3,7 @@ mod files;
 pub(crate) mod read;
 mod write;
 
-pub(crate) use files::{frame_bytes, open, row_bytes};
+pub(crate) use files::{call_bytes, frame_bytes, open, row_bytes};
 pub use write::DbWriter;
 
 /// Says in the header of a database that it was written here: its texts have no quotes around them.

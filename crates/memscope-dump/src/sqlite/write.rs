@@ -6,7 +6,8 @@ use crate::brand::Brand;
 use crate::digits::{address, push_decimal};
 use crate::pairing::{Pairing, UnpairedCounts};
 use crate::rows::{
-    COLUMNS, DeviceId, Event, EventType, FrameCell, FrameRow, NOT_APPLICABLE, REFERENCE, Row, StackCells, Value,
+    CALL_COLUMNS, COLUMNS, CallRow, DeviceId, Event, EventType, FrameCell, FrameRow, NOT_APPLICABLE, REFERENCE, Row,
+    StackCells, Value,
 };
 use crate::worker::{Consumer, Worker};
 use memscope_model::TimestampNs;
@@ -29,6 +30,8 @@ pub struct DbWriter {
     pairing: Pairing,
     paired_rows: u64,
     device_rows: u64,
+    /// Calls before the first that has ended: a table without any is refused by MindStudio Insight.
+    unended: Option<Vec<(String, CallRow<'static>)>>,
 }
 
 /// What a database came to.
@@ -50,7 +53,18 @@ struct Tables {
 struct Batch {
     rows: Vec<BatchRow>,
     frames: Vec<BatchFrame>,
+    calls: Vec<BatchCall>,
     text: Vec<u8>,
+}
+
+/// A row of the table of calls.
+struct BatchCall {
+    function: Range<usize>,
+    /// The two times are behind it.
+    end_of_start: usize,
+    end_of_end: usize,
+    thread: u32,
+    process: u32,
 }
 
 /// A row of the table of stacks.
@@ -99,6 +113,7 @@ impl DbWriter {
             pairing: Pairing::default(),
             paired_rows: 0,
             device_rows: 0,
+            unended: Some(Vec::new()),
         })
     }
 
@@ -112,6 +127,20 @@ impl DbWriter {
 
     pub fn write_frame(&mut self, row: &FrameRow<'_>) -> rusqlite::Result<()> {
         self.batch.push_frame(row);
+        self.pass_on()
+    }
+
+    pub fn write_call(&mut self, row: &CallRow<'_>) -> rusqlite::Result<()> {
+        if let Some(unended) = &mut self.unended {
+            if !row.prefix().is_empty() {
+                unended.push((row.function.to_owned(), CallRow { function: "", ..*row }));
+                return Ok(());
+            }
+            for (function, row) in self.unended.take().into_iter().flatten() {
+                self.batch.push_call(&CallRow { function: &function, ..row });
+            }
+        }
+        self.batch.push_call(row);
         self.pass_on()
     }
 
@@ -147,7 +176,10 @@ impl DbWriter {
 
 impl Batch {
     fn is_full(&self) -> bool {
-        self.rows.len() >= BATCH_ROWS || self.frames.len() >= BATCH_ROWS || self.text.len() >= BATCH_TEXT
+        self.rows.len() >= BATCH_ROWS
+            || self.frames.len() >= BATCH_ROWS
+            || self.calls.len() >= BATCH_ROWS
+            || self.text.len() >= BATCH_TEXT
     }
 
     fn push(&mut self, row: &Row<'_>, paired: bool) {
@@ -182,6 +214,22 @@ impl Batch {
         self.frames.push(BatchFrame { id: row.id, caller: row.caller, frame });
     }
 
+    fn push_call(&mut self, row: &CallRow<'_>) {
+        let begin = self.text.len();
+        self.keep(row.prefix().as_bytes());
+        self.keep(row.function.as_bytes());
+        let function = begin..self.text.len();
+        let [end_of_start, end_of_end] = [row.start, row.end].map(|time| {
+            match time {
+                Some(time) => push_decimal(&mut self.text, time.0),
+                None => self.text.extend_from_slice(NOT_APPLICABLE.as_bytes()),
+            }
+            self.text.len()
+        });
+        let CallRow { thread, process, .. } = *row;
+        self.calls.push(BatchCall { function, end_of_start, end_of_end, thread, process });
+    }
+
     /// `#<row>`, or nothing for row 0.
     fn keep_reference(&mut self, row: u32) -> Range<usize> {
         let start = self.text.len();
@@ -210,6 +258,9 @@ impl Consumer for Tables {
             insert_frames(&transaction, self.brand, batch)?;
             self.stacks = true;
         }
+        if !batch.calls.is_empty() {
+            insert_calls(&transaction, self.brand, batch)?;
+        }
         {
             let mut paired = Insertion::new(&transaction, self.brand.table())?;
             let mut unpaired = None;
@@ -231,6 +282,7 @@ impl Consumer for Tables {
         transaction.commit()?;
         batch.rows.clear();
         batch.frames.clear();
+        batch.calls.clear();
         batch.text.clear();
         Ok(())
     }
@@ -286,6 +338,34 @@ fn insert_frames(transaction: &Connection, brand: Brand, batch: &Batch) -> rusql
         insertion.raw_bind_parameter(1, row.id)?;
         insertion.raw_bind_parameter(2, (row.caller != 0).then_some(row.caller))?;
         insertion.raw_bind_parameter(3, Text(&batch.text[row.frame.clone()]))?;
+        insertion.raw_execute()?;
+    }
+    Ok(())
+}
+
+/// The columns have the types that viewers know them by.
+fn insert_calls(transaction: &Connection, brand: Brand, batch: &Batch) -> rusqlite::Result<()> {
+    let Some(first) = batch.calls.first() else { return Ok(()) };
+    let table = brand.calls_table(first.process);
+    let [function, start, end, thread, process] = CALL_COLUMNS;
+    transaction.execute(
+        &format!(
+            "CREATE TABLE IF NOT EXISTS {table} (\"{function}\" TEXT, \"{start}\" TEXT, \"{end}\" TEXT, \
+             \"{thread}\" INTEGER, \"{process}\" INTEGER)"
+        ),
+        (),
+    )?;
+    let mut insertion = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1,?2,?3,?4,?5)"))?;
+    let mut bound = None;
+    for row in &batch.calls {
+        insertion.raw_bind_parameter(1, Text(&batch.text[row.function.clone()]))?;
+        insertion.raw_bind_parameter(2, Text(&batch.text[row.function.end..row.end_of_start]))?;
+        insertion.raw_bind_parameter(3, Text(&batch.text[row.end_of_start..row.end_of_end]))?;
+        if bound != Some((row.thread, row.process)) {
+            insertion.raw_bind_parameter(4, row.thread)?;
+            insertion.raw_bind_parameter(5, row.process)?;
+            bound = Some((row.thread, row.process));
+        }
         insertion.raw_execute()?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Recordings made to order, exported and read back.
 mod atb;
 mod aten;
+mod calls;
 mod devices;
 mod files;
 mod insight;

@@ -10,7 +10,7 @@ use memscope_format::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, Wa
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 12] = [
+pub(crate) const RECIPES: [(&str, Recipe); 13] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
@@ -22,6 +22,7 @@ pub(crate) const RECIPES: [(&str, Recipe); 12] = [
     ("labels", labels),
     ("storages", storages),
     ("phases", phases),
+    ("calls", calls),
     ("watch", watch),
 ];
 
@@ -341,6 +342,35 @@ fn aten() -> SpoolBuilder {
             spool.end_generation(lane);
         }
     }
+    spool
+}
+
+/// Calls of Python functions: found, made, of modules and in C, ended and not, with and without a definition.
+fn calls() -> SpoolBuilder {
+    let mut spool = spool();
+    let (lane, other) = (spool.lane(4711), spool.lane(4712));
+    spool.calls_traced();
+    spool.code(lane, 0, "/train.py", "<module>", 1).code(lane, 300, "/torch/nn/modules/module.py", "_call_impl", 7);
+    for (id, text, owner) in [(0, "Linear", ""), (127, "append", "list"), (u32::MAX, "\u{51fd}", "")] {
+        spool.call_name(lane, id, text, owner);
+    }
+    spool.record(lane, 10, &Extended::CallsBegin {});
+    spool.record(lane, 10, &Extended::CallFound { code: 0 }).record(lane, 10, &Extended::CallFound { code: 300 });
+    let mut ticks = 20;
+    for (number, step) in (0u32..).zip(SIZES.into_iter().take(10)) {
+        let code = [0, 300, 127, 128, u32::MAX][number as usize % 5];
+        spool.record(lane, ticks, &Extended::Call { code });
+        spool.record(lane, ticks + 1, &Extended::ModuleCall { code, class: [0, u32::MAX][number as usize % 2] });
+        spool.record(lane, ticks + 2, &Extended::NativeCall { function: [127, u32::MAX, 5][number as usize % 3] });
+        for end in 0..number % 4 {
+            spool.record(lane, ticks + 3 + u64::from(end), &Extended::CallEnd {});
+        }
+        ticks += 10 + step;
+        if number == 5 {
+            spool.end_generation(lane);
+        }
+    }
+    spool.record(other, 15, &Extended::CallEnd {}).record(other, 16, &Extended::CallsBegin {});
     spool
 }
 

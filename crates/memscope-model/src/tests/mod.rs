@@ -1,4 +1,5 @@
 //! Behaviour of whole replays, over spools made with `memscope_testkit`.
+mod calls;
 mod choice;
 mod damage;
 mod devices;

@@ -1,6 +1,5 @@
 //! What is meant: typed settings, with the manual's rules applied.
 pub mod allowed;
-pub mod pending;
 pub mod values;
 
 use std::ffi::OsString;

@@ -169,6 +169,8 @@ pub(super) struct KnownCode {
     /// When it was there for certain.
     seen: DeathCount,
     pub(super) id: u32,
+    /// It is what a call of a module of torch runs: see [`super::calls`].
+    pub(super) calls_module: bool,
 }
 
 // SAFETY: integers; no code object is at address 0.
@@ -271,6 +273,17 @@ impl CodeTable {
         self.by_contents.forget();
     }
 
+    /// The code object at `code` if it is known and still there.
+    ///
+    /// # Safety
+    /// `code` must be a live code object.
+    #[inline(always)]
+    pub(super) unsafe fn known(&mut self, code: usize, witness: &mut Witness<'_>) -> Option<KnownCode> {
+        let known = self.by_address.find(hash(code as u64), |known| known.address == code)?;
+        // SAFETY: the caller's.
+        unsafe { known.is_still_there(&witness.interpreter.layout, witness) }.then_some(*known)
+    }
+
     /// The code object at `code`, defining it if need be; `None` if it is none, is being destroyed, or there is no memory to
     /// remember it.
     ///
@@ -333,13 +346,14 @@ impl CodeTable {
                 id
             }
         };
-        *known = KnownCode { address: code, fingerprint, seen: witness.now, id };
+        let calls_module = super::calls::calls_module(file, function);
+        *known = KnownCode { address: code, fingerprint, seen: witness.now, id, calls_module };
         Some(*known)
     }
 }
 
 /// 64 bits that differ for different definitions, but for one chance in 2^64; never 0.
-fn hash_of_contents(file: &[u8], function: &[u8], line_table: &[u8], first_line: u32) -> u64 {
+pub(super) fn hash_of_contents(file: &[u8], function: &[u8], line_table: &[u8], first_line: u32) -> u64 {
     let mut state = mix(0x243f_6a88_85a3_08d3, u64::from(first_line));
     for part in [file, function, line_table] {
         // The length keeps the border between two parts from moving.

@@ -326,6 +326,58 @@ impl PythonStack {
         }
     }
 
+    #[inline(always)]
+    pub(super) fn codes(&mut self) -> &mut CodeTable {
+        &mut self.codes
+    }
+
+    /// The code object at `code`, defined if need be.
+    ///
+    /// # Safety
+    /// As for [`CodeTable::identify`].
+    pub(super) unsafe fn identify<S: DefinitionSink>(
+        &mut self,
+        code: usize,
+        witness: &Witness<'_>,
+        sink: &mut S,
+    ) -> Option<KnownCode> {
+        // SAFETY: mapped whole, zeroed, and used by this lane alone; the rest is the caller's.
+        unsafe {
+            let memory = self.memory()?.as_ptr();
+            self.codes.identify(code, witness, &mut (*memory).scratch, sink)
+        }
+    }
+
+    /// Notes the Python functions this thread is in, the innermost first; says how many.
+    ///
+    /// # Safety
+    /// The caller must be in C code of the thread that this lane belongs to.
+    pub(super) unsafe fn note_frames(&mut self, interpreter: &Interpreter) -> usize {
+        let Some(memory) = self.memory() else { return 0 };
+        let (mut frame, mut count, mut steps) = (interpreter.current_frame(), 0, 0);
+        // A chain that has become a ring ends by the count.
+        while is_plausible(frame) && count < CAPACITY && steps < 2 * CAPACITY {
+            // SAFETY: a frame of the chain; the memory is mapped whole and used by this lane alone.
+            unsafe {
+                if !interpreter.layout.is_entry(frame)
+                    && let Some(place) = (*memory.as_ptr()).walked.get_mut(count)
+                {
+                    *place = frame;
+                    count += 1;
+                }
+                frame = interpreter.layout.previous_of(frame);
+            }
+            steps += 1;
+        }
+        count
+    }
+
+    /// One of those that were noted last.
+    pub(super) fn noted_frame(&self, number: usize) -> Option<usize> {
+        // SAFETY: mapped whole and used by this lane alone.
+        unsafe { (*self.memory?.as_ptr()).walked.get(number).copied() }
+    }
+
     #[inline]
     fn memory(&mut self) -> Option<NonNull<Memory>> {
         if self.memory.is_none() {

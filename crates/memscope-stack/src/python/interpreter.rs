@@ -22,6 +22,12 @@ pub(super) struct Interpreter {
     pub layout: Layout,
     /// `&PyCode_Type`: the proof that what a frame calls its code is a code object.
     pub code_type: usize,
+    /// `&PyCell_Type`, `&PyCFunction_Type`, `&PyCMethod_Type`, `&PyMethodDescr_Type` and
+    /// `&PyModule_Type`; 0 if it is not found.
+    pub cell_type: usize,
+    pub function_types: [usize; 2],
+    pub descriptor_type: usize,
+    pub module_type: usize,
     /// Of code objects that have no numbers.
     deaths: DeathWatch,
     /// `&_PyRuntime`.
@@ -108,6 +114,11 @@ fn attempt(moment: Moment) -> bool {
     state != NO_PYTHON
 }
 
+/// A function of the Python of this process, by its name.
+pub fn find_function(name: &CStr) -> Option<usize> {
+    loader::find_global(name).or_else(|| loader::find_anywhere(name)).map(|found| found.address)
+}
+
 /// What [`initialise`] found.
 pub fn support() -> Support {
     let state = STATE.load(Ordering::Acquire);
@@ -167,7 +178,18 @@ fn find(moment: Moment) -> Option<Result<Interpreter, u16>> {
     let Some(layout) = layout else { return Some(Err(version)) };
     // SAFETY: this is the C signature of the function of that name in every CPython.
     let thread_state = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> *mut c_void>(thread_state) };
-    Some(Ok(Interpreter { layout, code_type, deaths: DeathWatch::new(), runtime, thread_state }))
+    let type_of = |name: &CStr| symbol(name).unwrap_or(0);
+    Some(Ok(Interpreter {
+        layout,
+        code_type,
+        cell_type: type_of(c"PyCell_Type"),
+        function_types: [type_of(c"PyCFunction_Type"), type_of(c"PyCMethod_Type")],
+        descriptor_type: type_of(c"PyMethodDescr_Type"),
+        module_type: type_of(c"PyModule_Type"),
+        deaths: DeathWatch::new(),
+        runtime,
+        thread_state,
+    }))
 }
 
 /// Whether the type at `address` was made ready for use, which is done when Python is initialised. A library is in the
@@ -334,7 +356,17 @@ impl Interpreter {
         extern "C" fn no_thread() -> *mut c_void {
             core::ptr::null_mut()
         }
-        Interpreter { layout, code_type, deaths: DeathWatch::new(), runtime: 0, thread_state: no_thread }
+        Interpreter {
+            layout,
+            code_type,
+            cell_type: 0,
+            function_types: [0; 2],
+            descriptor_type: 0,
+            module_type: 0,
+            deaths: DeathWatch::new(),
+            runtime: 0,
+            thread_state: no_thread,
+        }
     }
 }
 

@@ -7,7 +7,16 @@
 /// The innermost bytes every object starts with: count, type, and for the sized ones the size.
 pub(super) const OBJECT_REFERENCES: usize = 0;
 pub(super) const OBJECT_TYPE: usize = 8;
+pub(super) const TYPE_NAME: usize = 24;
 pub(super) const TYPE_DESTRUCTOR: usize = 48;
+/// `PyCellObject`: what it holds.
+pub(super) const CELL_CONTENTS: usize = 16;
+/// `PyCFunctionObject`: its `PyMethodDef`, which begins with its name, and `self`.
+pub(super) const FUNCTION_DEFINITION: usize = 16;
+pub(super) const FUNCTION_SELF: usize = 24;
+/// `PyMethodDescrObject`: the type it is a method of, and its `PyMethodDef`.
+pub(super) const DESCRIPTOR_TYPE: usize = 16;
+pub(super) const DESCRIPTOR_DEFINITION: usize = 40;
 pub(super) const BYTES_SIZE: usize = 16;
 pub(super) const BYTES_DATA: usize = 32;
 pub(super) const TEXT_LENGTH: usize = 16;
@@ -38,6 +47,10 @@ pub(super) struct Layout {
     pub frame_code: u16,
     pub frame_position: u16,
     pub frame_owner: Option<u16>,
+    /// The local variables, arguments first.
+    pub frame_locals: u16,
+    /// 3.11: a frame object, which is what a profile function is given, points to the frame.
+    pub object_frame: Option<u16>,
     pub position: Position,
     pub code_first_line: u16,
     pub code_file: u16,
@@ -62,6 +75,8 @@ pub(super) const PYTHON_3_9: Layout = Layout {
     frame_code: 32,
     frame_position: 104,
     frame_owner: None,
+    frame_locals: 360,
+    object_frame: None,
     position: Position::Bytes,
     code_first_line: 40,
     code_file: 104,
@@ -73,7 +88,7 @@ pub(super) const PYTHON_3_9: Layout = Layout {
 };
 
 pub(super) const PYTHON_3_10: Layout =
-    Layout { version: 0x030a, frame_position: 96, position: Position::Units, ..PYTHON_3_9 };
+    Layout { version: 0x030a, frame_position: 96, frame_locals: 352, position: Position::Units, ..PYTHON_3_9 };
 
 pub(super) const PYTHON_3_11: Layout = Layout {
     version: 0x030b,
@@ -84,6 +99,8 @@ pub(super) const PYTHON_3_11: Layout = Layout {
     frame_code: 32,
     frame_position: 56,
     frame_owner: None,
+    frame_locals: 72,
+    object_frame: Some(24),
     position: Position::Pointer { code_start: 184 },
     code_first_line: 72,
     code_file: 112,
@@ -188,6 +205,8 @@ impl Layout {
             frame_code: field(sections.frame, 2, 8)?,
             frame_position: field(sections.frame, 3, 8)?,
             frame_owner: Some(field(sections.frame, 5, 1)?),
+            frame_locals: field(sections.frame, 4, 8)?,
+            object_frame: None,
             position,
             code_first_line,
             code_file: field(sections.code, 1, 8)?,

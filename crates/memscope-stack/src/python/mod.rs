@@ -8,6 +8,7 @@
 //! * [`interpreter`]: finding CPython in this process, and the thread's innermost frame.
 //! * [`frames`]: walking the frames and recognising the part that has not changed.
 //! * [`code`] and [`text`]: which code object a frame runs, told apart even where addresses are reused.
+//! * [`calls`]: what a trace of calls asks: which function this is, and what the thread is in.
 //! * [`deaths`]: how that is known at no cost where code objects have no numbers.
 //!
 //! # What `instruction` means, for whoever turns it into a line
@@ -25,6 +26,7 @@
 //! which for a frame that is calling may be an inline cache unit behind the call instruction, and in 3.13 and 3.14 the
 //! instruction being run; the same entry covers an instruction and its caches, so that no version needs an adjustment.
 //! A table of more than 48 KiB is cut: an `instruction` behind its end has no known line.
+mod calls;
 mod code;
 mod deaths;
 mod frames;
@@ -32,8 +34,9 @@ mod interpreter;
 mod layout;
 mod text;
 
+pub use calls::{CallNames, Callee, code_of_frame_object, is_native};
 pub use frames::PythonStack;
-pub use interpreter::{Support, initialise, is_missing, library_to_keep, look_again, support};
+pub use interpreter::{Support, find_function, initialise, is_missing, library_to_keep, look_again, support};
 
 #[cfg(test)]
 mod image;
