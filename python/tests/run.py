@@ -27,6 +27,7 @@ OF_INTERPRETER = [
     "test_reading",
     "test_record",
     "test_tracer",
+    "test_tracer_beside",
 ]
 PROGRAM = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
 
