@@ -77,6 +77,25 @@ class Life(RecordedCase):
         self.assertEqual(ended.out.strip(), "whole")
         self.assertEqual(self.made(888_888), 1)
 
+    def test_threads_that_are_at_work_at_the_end_do_not_harm_it(self) -> None:
+        for number in range(4):
+            self.output = os.path.join(self.directory, f"output{number}")
+            ended = self.run_program(
+                """
+                import threading, time, msmemscope
+                msmemscope.config(device="cpu", output=output)
+                msmemscope.start()
+                def forever():
+                    while True: bytes(10_000)
+                for _ in range(4): threading.Thread(target=forever, daemon=True).start()
+                time.sleep(0.1)
+                print("over")
+                """
+            )
+            self.assertEqual(ended.out, "over\n")
+            # Who hears all that is said has waited for the files.
+            self.assertGreater(len(self.rows()), 0)
+
     def test_children_forked_by_threads_are_recorded_and_end(self) -> None:
         self.run_program(
             """

@@ -355,10 +355,8 @@ last = Last()
 def forever():
     while True: at_work()
 def at_work(): pass
-# 3.10 lets such threads go on in memory that it has freed, with or without us.
-if sys.version_info[:2] != (3, 10):
-    for _ in range(3): threading.Thread(target=forever, daemon=True).start()
-    time.sleep(0.05)
+for _ in range(3): threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.05)
 at_work()
 print("over")
 """

@@ -70,5 +70,7 @@ mod _native {
     #[pymodule_export]
     use super::settings::Settings;
     #[pymodule_export]
+    use super::side_keeper::hurry;
+    #[pymodule_export]
     use super::watcher::{unwatch, watch};
 }

@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 use memscope_session::brand::Brand;
 use memscope_session::environment;
 use memscope_session::keeper::side::{COMMAND, DONE, UNWRITTEN, Watched, Wish};
+use pyo3::prelude::*;
 
 /// Our end of the socket, -1 if there is no keeper. Never closed: a process that was forked must find no file of its own there.
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
@@ -239,6 +240,15 @@ fn say(socket: RawFd, wish: Wish, file: Option<RawFd>, flags: c_int) -> io::Resu
     }
 }
 
+/// Whether the end of the process is not to be held up: its Python has threads that go on while the interpreter is torn down.
+static HURRIES: AtomicBool = AtomicBool::new(false);
+
+/// The process is to end without waiting for the keeper, which goes on without it.
+#[pyfunction]
+pub(crate) fn hurry() {
+    HURRIES.store(true, Release);
+}
+
 /// The process ends: everything has been freed that is freed at an end, and nothing of Python is left. The keeper is told,
 /// shows what it has to say on our error stream, and is waited for, so that files are there when the command is over.
 extern "C" fn end() {
@@ -252,8 +262,16 @@ extern "C" fn end() {
         Ok(()) => Answer::NotYet,
         Err(_) => Answer::Gone,
     };
-    while answer == Answer::NotYet {
-        answer = hear(-1);
+    if HURRIES.load(Acquire) && answer == Answer::NotYet {
+        let name = RECORDING.get().map_or("", |(brand, _)| brand.name());
+        let _ = writeln!(
+            io::stderr(),
+            "[{name}] the files are written after the program's end: threads of it are at work still"
+        );
+    } else {
+        while answer == Answer::NotYet {
+            answer = hear(-1);
+        }
     }
     OWNER.store(0, Release);
     if answer == Answer::Gone {
