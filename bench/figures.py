@@ -102,6 +102,7 @@ def pair_figures(results):
     rows = [("pair-flat", FLAT, "malloc+free pair, no stack: added", 40),
             ("pair-20", FLAT, "malloc+free pair below 20 frames, no stack: added", None),
             ("pair-20", C, "malloc+free pair, 20 C frames: added", 250),
+            ("labels", FLAT, "label opened and closed: added", 100),
             ("ways", C, "malloc+free pair, one of 256 ways of 20 C frames at random: added", 150),
             ("ways-fp", C, "the same with frame pointers: added", 150),
             ("ways-outer", C, "malloc+free pair, 30 C frames that differ in an outer one: added", 250),

@@ -1,6 +1,8 @@
-"""What it costs to read recordings back: `info` of many events, and of the many processes of a build."""
+"""What it costs to read recordings back: `info` of many events, and of the many processes of a build; events from Python."""
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +16,8 @@ TARGET_US_PER_EVENT = 0.25
 # A program of so many files is built: three processes for each, compiler driver, compiler and assembler.
 SOURCES = 120
 TARGET_SECONDS = 5.0
+# A million events a second.
+TARGET_US_FROM_PYTHON = 1.0
 
 
 def _project(directory):
@@ -94,11 +98,50 @@ def _of_many_processes(stage, repetitions, scratch):
         shutil.rmtree(output, ignore_errors=True)
 
 
+def _package(scratch):
+    """A directory with the Python package as far as it reads."""
+    built = subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "memscope-python"], cwd=machine.REPOSITORY,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    if built.returncode:
+        raise RuntimeError(f"the Python package cannot be built: {built.stdout.strip()[-200:]}")
+    home = Path(tempfile.mkdtemp(dir=scratch))
+    shutil.copytree(machine.REPOSITORY / "python" / "msmemscope", home / "msmemscope",
+                    ignore=shutil.ignore_patterns("bin", "lib64", "*.so", "__pycache__"))
+    shutil.copy(machine.target_directory() / "release" / "lib_native.so", home / "msmemscope" / "_native.abi3.so")
+    return home
+
+
+def _from_python(stage, repetitions, scratch):
+    machine.say("events from Python: a recording of 4e6 events")
+    home, recording = _package(scratch), Path(tempfile.mkdtemp(dir=scratch))
+    figures = []
+    try:
+        _run([str(machine.training_generator()), str(recording), str(4 * MILLION), "mixed"])
+        for way, title, target in (("batches", "in batches", TARGET_US_FROM_PYTHON),
+                                   ("columns", "in batches, a column summed up in Python", TARGET_US_FROM_PYTHON),
+                                   ("events", "one by one", None)):
+            machine.say(f"events from Python, {title}")
+            runs = []
+            for _ in range(repetitions):
+                text, _, _, rss = _run([sys.executable, str(machine.BENCH / "programs" / "read_events.py"), way, str(recording)],
+                                       environment={"PYTHONPATH": str(home)})
+                count, seconds = text.split()
+                runs.append((float(seconds) / int(count) * 1e6, int(count), rss))
+            us, count, rss = sorted(runs)[len(runs) // 2]
+            figures.append(Figure(f"4e6 events read from Python, {title}: wall for an event", us, "us", target,
+                                  f"{1 / us:.2f} million a second, {count} events, peak {rss:.0f} MB"))
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(recording, ignore_errors=True)
+    return figures
+
+
 def run(stage, repetitions, scratch):
     """Returns figures."""
     figures = []
     for title, unit, target, part in (("info of 4e6 events", "us", TARGET_US_PER_EVENT, _of_many_events),
-                                      ("info and export of a make -j2", "s", TARGET_SECONDS, _of_many_processes)):
+                                      ("info and export of a make -j2", "s", TARGET_SECONDS, _of_many_processes),
+                                      ("4e6 events read from Python", "us", TARGET_US_FROM_PYTHON, _from_python)):
         try:
             if stage.unavailable or not stage.command:
                 raise measure.RunFailed(stage.unavailable or f"no command in {stage.directory}/bin")

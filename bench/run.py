@@ -66,6 +66,7 @@ def workloads(quick, sim):
              ("",), False),
             (Workload("pair-20-4", "malloc+free pair, 20 frames entered for each, on each of 4 threads", "pair",
                       ("20", pairs, "4")), ("c",), False),
+            (Workload("labels", "a label opened and closed", "labels", (pairs,)), ("",), False),
             (Workload("ways", "malloc+free pair, one of 256 ways of 20 frames at random", "ways", ("random", pairs)),
              ("", "c"), False),
             (Workload("ways-fp", "the same, with frame pointers", "ways_fp", ("random", pairs)), ("", "c"), False),
@@ -100,8 +101,8 @@ def tools_for(workload, settings, with_command, stage, missing):
     chosen = [tools.Tool(), *(tools.Ours(stage, call_stack) for call_stack in settings)]
     if with_command:
         chosen.append(tools.OursWithCommand(stage, settings[0]))
-    # The peers know nothing of devices, and of live blocks only the one figure above.
-    if workload.name == "live" or workload.device != "cpu":
+    # The peers know nothing of devices and labels, and of live blocks only the one figure above.
+    if workload.name in ("live", "labels") or workload.device != "cpu":
         return chosen
     chosen.append(tools.Heaptrack(missing["heaptrack"]))
     if not workload.is_python:

@@ -77,10 +77,12 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = _import_module(f".{_LATER[name]}", __name__)
-    value = module if name == _LATER[name] else getattr(module, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = _import_module(f".{_LATER[name]}", __name__)
+        value = module if name == _LATER[name] else getattr(module, name)
+        globals()[name] = value
+        return value

@@ -8,11 +8,36 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from . import _native
-from ._native import AnalysisWishes, Block, BlockBatch, Event, EventBatch, MemScopeError, Recording
+from ._native import (
+    EVENTS,
+    POOLS,
+    TYPES,
+    AnalysisWishes,
+    Block,
+    BlockBatch,
+    Event,
+    EventBatch,
+    MemScopeError,
+    Recording,
+)
 from ._recording import MemScopeWarning
 from .reports import Comparison, Decomposition, Fluctuation, Inefficient, Leaks, OutOfMemory, Peak, Report
 
-__all__ = ["Block", "BlockBatch", "Blocks", "Event", "EventBatch", "Events", "Pool", "Process", "Run", "Step"]
+__all__ = [
+    "EVENTS",
+    "POOLS",
+    "TYPES",
+    "Block",
+    "BlockBatch",
+    "Blocks",
+    "Event",
+    "EventBatch",
+    "Events",
+    "Pool",
+    "Process",
+    "Run",
+    "Step",
+]
 
 _R = TypeVar("_R", bound=Report)
 #: One or several.
@@ -135,7 +160,7 @@ def _times(value: Tuple[Optional[float], Optional[float]]) -> Tuple[Optional[flo
 class Events:
     """The events of a run, in their order, of one process after the other: those that files have as rows.
 
-    Iterate over it for one `Event` after the other, or over `batches()` for columns, which is ten times as fast.
+    Iterate over it for one `Event` after the other, or over `batches()` for columns, which is two to three times as fast.
     """
 
     def __init__(self, recording: Callable[[], Recording], filter: _Filter) -> None:
@@ -337,7 +362,8 @@ class Run:
         else:
             compared = other._recording() if isinstance(other, Run) else Recording(os.fspath(other))
         document, text, notes = _native.compare(base, compared, steps or (None, None), level)
-        _warn(notes)
+        for note in notes:
+            warnings.warn(note, MemScopeWarning, stacklevel=2)
         return Comparison(json.loads(document), text)
 
     def to_pandas(self, what: str = "events") -> Any:
@@ -347,7 +373,8 @@ class Run:
         return self.events.to_pandas() if what == "events" else self.blocks.to_pandas()
 
     def _analyze(self, kind: Type[_R], word: str, **wishes: Any) -> _R:
-        report, _ = analyzed(kind, self._recording(), word, AnalysisWishes(**wishes))
+        # What cannot be read was told when it was opened.
+        report, _, _ = analyzed(kind, self._recording(), word, AnalysisWishes(**wishes))
         return report
 
     def __repr__(self) -> str:
@@ -382,13 +409,9 @@ def _process(recording: Recording, place: int, pid: int, command: str, path: str
     )
 
 
-def analyzed(kind: Type[_R], recording: Recording, word: str, wishes: AnalysisWishes, terminal: bool = False) -> Tuple[_R, str]:
-    """A report, and its text for a terminal, if it is to go to one."""
+def analyzed(
+    kind: Type[_R], recording: Recording, word: str, wishes: AnalysisWishes, terminal: bool = False
+) -> Tuple[_R, str, List[str]]:
+    """A report, its text for a terminal, if it is to go to one, and what could not be read."""
     document, text, shown, notes = _native.analyze(recording, word, wishes, terminal)
-    _warn(notes)
-    return kind(json.loads(document), text), shown
-
-
-def _warn(notes: List[str]) -> None:
-    for note in notes:
-        warnings.warn(note, MemScopeWarning, stacklevel=4)
+    return kind(json.loads(document), text), shown, notes

@@ -288,6 +288,42 @@ class Described(RecordedCase):
         )
         self.assertEqual(self.of(1000000, 1000250, 1000500, 1000750), ["HOST@window"] * 4)
 
+    def test_named_code_is_among_the_functions_with_the_tracer_and_without(self) -> None:
+        program = """
+            import threading
+            if {traced}: msmemscope.tracer.start()
+            with msmemscope.RecordFunction("before"): pass
+            msmemscope.start()
+            @msmemscope.RecordFunction("forward_pass")
+            def forward():
+                with msmemscope.RecordFunction("layer, \\"1\\""):
+                    raise KeyError
+            for _ in range(3):
+                try: forward()
+                except KeyError: pass
+            thread = threading.Thread(target=msmemscope.RecordFunction("thread")(lambda: None))
+            thread.start(); thread.join()
+            msmemscope.stop()
+            with msmemscope.RecordFunction("after"): pass
+            if {traced}: msmemscope.tracer.stop()
+            """
+        for traced in (False, True):
+            with self.subTest(traced=traced):
+                self.output = os.path.join(self.directory, f"output_{traced}")
+                self.run_described(program.format(traced=traced))
+                rows = self.rows("python_trace")
+                names = [row["FuncInfo"] for row in rows]
+                self.assertEqual((names.count("forward_pass"), names.count('layer, "1"'), names.count("thread")), (3, 3, 1))
+                self.assertNotIn("before", names)
+                self.assertNotIn("after", names)
+                self.assertFalse([name for name in names if "_span.py" in name or "_function.py" in name])
+                outer = [row for row in rows if row["FuncInfo"] == "forward_pass"]
+                inner = [row for row in rows if row["FuncInfo"] == 'layer, "1"']
+                for around, within in zip(outer, inner):
+                    times = (around["StartTime(ns)"], within["StartTime(ns)"], within["EndTime(ns)"], around["EndTime(ns)"])
+                    self.assertEqual(sorted(map(int, times)), list(map(int, times)))
+                self.assertEqual(any("forward" in name and ".py" in name for name in names), traced)
+
     def test_the_command_sees_the_same(self) -> None:
         self.run_program(
             SIZES.replace('msmemscope.config(device="cpu", output=output)\n', "")
@@ -329,6 +365,49 @@ class Described(RecordedCase):
         self.assertGreaterEqual(numbers[1]["allocated"] - numbers[0]["allocated"], 50_000_000)
         self.assertGreaterEqual(numbers[3]["allocated"] - numbers[2]["allocated"], 30_000_000)
         self.assertGreaterEqual(numbers[3]["reserved"], 80_000_000)
+
+    def test_snapshots_have_the_numbers_of_torch_npu_where_it_is_used(self) -> None:
+        self.run_program(
+            """
+            import sys, types
+            class Npu:
+                def is_initialized(self): return True
+                def device_count(self): return 2
+                def current_device(self): return 0
+                def memory_stats(self, device): return {}
+                def memory_reserved(self, device): return [2000, 0][device]
+                def max_memory_reserved(self, device): return 3000
+                def memory_allocated(self, device): return 500
+                def max_memory_allocated(self, device): return 700
+                def mem_get_info(self, device):
+                    assert device == 0, "a device that is not used must not be begun with"
+                    return 60000, 80000
+            torch = sys.modules["torch"] = types.ModuleType("torch")
+            sys.modules["torch_npu"] = types.ModuleType("torch_npu")
+            torch.npu = Npu()
+            import msmemscope
+            msmemscope.config(device="npu", output=output)
+            msmemscope.take_snapshot(0, "one")
+            msmemscope.take_snapshot((1, 0, 1), name="both")
+            msmemscope.take_snapshot(name="all")
+            try:
+                msmemscope.take_snapshot([0, 2])
+            except ValueError as error:
+                assert "2 for device_mask; allowed: the devices torch_npu sees, which are 2" in str(error), error
+            else:
+                raise AssertionError("there is no such device")
+            torch.npu.memory_reserved = lambda device: 1 / 0
+            msmemscope.take_snapshot(0, "failed")
+            """
+        )
+        told = "reserved:2000,max_reserved:3000,allocated:500,max_allocated:700,total:80000,free:60000,"
+        rows = {device: [row for row in self.rows(device=device) if row["Event"] == "SNAPSHOT"] for device in ("0", "1")}
+        self.assertEqual([row["Name"] for row in rows["0"]], ["one", "both", "all", "failed"])
+        self.assertEqual([row["Name"] for row in rows["1"]], ["both", "all"])
+        for row in rows["0"][:3]:
+            self.assertEqual(row["Attr"], "{" + told + "device_rate:25.000000,reserved_rate:25.000000}")
+        for row in [*rows["1"], rows["0"][3]]:
+            self.assertIn("reserved:0,max_reserved:0,allocated:0,max_allocated:0", row["Attr"])
 
     def test_a_snapshot_needs_no_span_and_its_settings_stand(self) -> None:
         ended = self.run_described_with_warnings()

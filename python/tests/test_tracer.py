@@ -6,14 +6,11 @@ import glob
 import json
 import os
 import signal
-import sqlite3
-import sys
-import unittest
-from typing import Counter, Dict, List
+import time
+from typing import Counter, Dict
 
-from recorded import PATIENCE, RecordedCase
-
-MONITORING = sys.version_info >= (3, 12)
+from recorded import PATIENCE
+from traced import TracedCase
 
 #: Calls of every kind. Deterministic, so that it can be counted twice.
 WORKLOAD = """
@@ -107,42 +104,6 @@ def workload():
 """
 
 
-class TracedCase(RecordedCase):
-    def files(self) -> List[str]:
-        return sorted(glob.glob(os.path.join(self.output, "*", "device_*", "dump", "python_trace_*.csv")))
-
-    def calls(self) -> List[Dict[str, str]]:
-        rows: List[Dict[str, str]] = []
-        for path in self.files():
-            with open(path, newline="", encoding="utf-8") as file:
-                reader = csv.DictReader(file)
-                self.assertEqual(reader.fieldnames, ["FuncInfo", "StartTime(ns)", "EndTime(ns)", "Thread Id", "Process Id"])
-                own = list(reader)
-            self.assertTrue(all(f"python_trace_{row['Thread Id']}_" in path for row in own), path)
-            rows += own
-        return rows
-
-    def counts(self) -> Counter[str]:
-        """How often each function was called, whatever file it is in."""
-        return collections.Counter(row["FuncInfo"].split("): ")[-1] for row in self.calls() if "N/A" not in row.values())
-
-    def assert_nested(self, rows: List[Dict[str, str]]) -> None:
-        """Calls of a thread lie within each other, in the order of their ends."""
-        whole = [(int(row["StartTime(ns)"]), int(row["EndTime(ns)"])) for row in rows if "N/A" not in row.values()]
-        inner: List[List[int]] = []
-        last = 0
-        for start, end in whole:
-            self.assertLessEqual(start, end)
-            self.assertGreaterEqual(end, last)
-            last = end
-            # What ended before and began later is within; it must not have begun before.
-            while inner and inner[-1][0] >= start:
-                inner.pop()
-            if inner:
-                self.assertLessEqual(inner[-1][1], start)
-            inner.append([start, end])
-
-
 class Calls(TracedCase):
     def test_every_call_is_told_as_often_as_python_itself_tells_it(self) -> None:
         ended = self.run_program(
@@ -213,8 +174,6 @@ last()
 
     def wait_for_keeper(self) -> str:
         """Until the process beside a killed one has written everything."""
-        import time
-
         for _ in range(PATIENCE * 10):
             if self.files() and not glob.glob(os.path.join(self.output, "*", "device_*", "dump", ".*")):
                 if any(glob.glob(os.path.join(self.output, "*", "config.json"))):
@@ -463,212 +422,3 @@ msmemscope.tracer.stop()
         wrapped = [name for name in counts if "_wrapped_call_impl" in name]
         inner = sum(times for name, times in counts.items() if name.split(".")[-1] == "_call_impl")
         self.assertEqual((wrapped, inner), ([], 6))
-
-
-class Spans(TracedCase):
-    def test_traceback_traces_the_span(self) -> None:
-        self.run_program(
-            """
-import msmemscope
-msmemscope.config(device="cpu", events="alloc,free,traceback", output=output)
-def before(): pass
-def within(): pass
-def after(): pass
-before()
-for _ in range(2):
-    msmemscope.start()
-    within()
-    msmemscope.stop()
-    after()
-"""
-        )
-        counts = self.counts()
-        self.assertEqual((counts["before"], counts["within"], counts["after"]), (0, 2, 0))
-        self.assertTrue(self.rows())
-
-    def test_without_traceback_nothing_is_traced(self) -> None:
-        self.run_program(
-            """
-import msmemscope
-msmemscope.config(device="cpu", output=output)
-msmemscope.start()
-def within(): pass
-within()
-msmemscope.stop()
-"""
-        )
-        self.assertEqual(self.files(), [])
-
-    def test_a_database_has_a_table_of_calls(self) -> None:
-        self.run_program(
-            """
-import msmemscope
-msmemscope.config(device="cpu", events="alloc,free,traceback", data_format="db", output=output)
-def within(n): return n
-msmemscope.start()
-for number in range(100): within(number)
-msmemscope.stop()
-"""
-        )
-        (path,) = glob.glob(os.path.join(self.output, "*", "device_cpu", "dump", "memscope_dump_*.db"))
-        connection = sqlite3.connect(path)
-        self.addCleanup(connection.close)
-        pid = path.split("msmemscope_")[1].split("_")[0]
-        columns = [(row[1], row[2]) for row in connection.execute(f"PRAGMA table_info(python_trace_{pid})")]
-        expected = [("FuncInfo", "TEXT"), ("StartTime(ns)", "TEXT"), ("EndTime(ns)", "TEXT"), ("Thread Id", "INTEGER"), ("Process Id", "INTEGER")]
-        self.assertEqual(columns, expected)
-        rows = connection.execute(f"SELECT * FROM python_trace_{pid} WHERE FuncInfo LIKE '%: within'").fetchall()
-        self.assertEqual(len(rows), 100)
-        self.assertTrue(all(int(start) <= int(end) and process == int(pid) for _, start, end, _, process in rows))
-        (traced,) = connection.execute(f"SELECT count(*) FROM python_trace_{pid} WHERE \"EndTime(ns)\" = 'N/A'").fetchone()
-        self.assertEqual(traced, 1)
-
-    def test_code_that_the_program_names_is_among_the_calls_or_alone(self) -> None:
-        program = """
-import sys, msmemscope
-msmemscope.config(device="cpu", output=output)
-def work(n): return n
-@msmemscope.RecordFunction("decorated")
-def named(): return work(1)
-begin, end = {"calls": (msmemscope.tracer.start, msmemscope.tracer.stop), "span": (msmemscope.start, msmemscope.stop)}[sys.argv[1]]
-begin()
-for _ in range(3):
-    with msmemscope.RecordFunction("forward, pass"):
-        work(2)
-named()
-end()
-"""
-        self.run_program(program, "span")
-        self.assertEqual(self.counts(), {"forward, pass": 3, "decorated": 1})
-        self.output += "_calls"
-        self.run_program(program, "calls")
-        counts = self.counts()
-        self.assertEqual(
-            [counts[name] for name in ("forward, pass", "decorated", "work", "named")], [3, 1, 4, 1]
-        )
-        self.assertFalse([name for name in counts if "msmemscope" in name or "function_start" in name], counts)
-        self.assert_nested(self.calls())
-
-    def test_under_the_command_the_whole_program_is_traced(self) -> None:
-        command = os.path.join(os.path.dirname(sys.executable), "msmemscope")
-        self.run_program(
-            """
-import threading
-def work(n): return n
-def body():
-    for number in range(100): work(number)
-body()
-thread = threading.Thread(target=body)
-thread.start()
-thread.join()
-""",
-            command=[command, "--events=traceback", "--device=cpu", f"--output={self.output}", sys.executable],
-        )
-        counts = self.counts()
-        self.assertEqual((counts["work"], counts["body"], counts["<module>"] >= 1), (200, 2, True))
-        self.assertEqual(len(self.files()), 2)
-
-
-class Others(TracedCase):
-    @unittest.skipIf(MONITORING, "threads have profile functions of their own before 3.12")
-    def test_a_profiler_that_is_there_stays(self) -> None:
-        ended = self.run_program(
-            """
-import cProfile, pstats, sys, threading, warnings, msmemscope
-msmemscope.config(device="cpu", output=output)
-def work(n): return n
-profiler = cProfile.Profile()
-profiler.enable()
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    msmemscope.tracer.start()
-for number in range(100): work(number)
-def body():
-    for number in range(50): work(number)
-thread = threading.Thread(target=body)
-thread.start()
-thread.join()
-profiler.disable()
-msmemscope.tracer.stop()
-called = {name[2]: counts[0] for name, counts in pstats.Stats(profiler).stats.items()}
-print(called["work"], [str(note.message) for note in caught])
-"""
-        )
-        self.assertRegex(ended.out, r"^100 \['another profiler is at work")
-        self.assertEqual(self.counts()["work"], 50)
-
-    @unittest.skipIf(MONITORING, "before 3.12")
-    def test_a_profiler_that_takes_the_place_is_told(self) -> None:
-        ended = self.run_program(
-            """
-import sys, warnings, msmemscope
-msmemscope.config(device="cpu", output=output)
-def work(n): return n
-msmemscope.tracer.start()
-work(1)
-seen = []
-sys.setprofile(lambda frame, event, argument: seen.append(event))
-work(2)
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    msmemscope.tracer.stop()
-assert sys.getprofile() is not None
-sys.setprofile(None)
-print([str(note.message) for note in caught], len(seen) > 0)
-"""
-        )
-        self.assertIn("another profiler took the place", ended.out)
-        self.assertIn("True", ended.out)
-        self.assertEqual(self.counts()["work"], 1)
-
-    @unittest.skipUnless(MONITORING, "sys.monitoring is of 3.12 and later")
-    def test_other_tools_hear_and_are_heard_beside_us(self) -> None:
-        ended = self.run_program(
-            """
-import cProfile, pstats, sys, msmemscope
-msmemscope.config(device="cpu", output=output)
-monitoring = sys.monitoring
-def work(n): return n
-heard = []
-monitoring.use_tool_id(monitoring.COVERAGE_ID, "coverage")
-monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.PY_START, lambda code, offset: heard.append(code.co_name))
-monitoring.set_events(monitoring.COVERAGE_ID, monitoring.events.PY_START)
-profiler = cProfile.Profile()
-profiler.enable()
-msmemscope.tracer.start()
-for number in range(100): work(number)
-msmemscope.tracer.stop()
-for number in range(10): work(number)
-profiler.disable()
-called = {name[2]: counts[0] for name, counts in pstats.Stats(profiler).stats.items()}
-print(heard.count("work"), called["work"], monitoring.get_tool(4), monitoring.get_tool(monitoring.COVERAGE_ID))
-"""
-        )
-        self.assertEqual(ended.out, "110 110 None coverage\n")
-        self.assertEqual(self.counts()["work"], 100)
-
-    @unittest.skipUnless(MONITORING, "sys.monitoring is of 3.12 and later")
-    def test_without_a_free_number_it_warns_and_the_program_goes_on(self) -> None:
-        ended = self.run_program(
-            """
-import sys, warnings, msmemscope
-msmemscope.config(device="cpu", output=output)
-for tool in range(6): sys.monitoring.use_tool_id(tool, f"tool {tool}")
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    msmemscope.tracer.start()
-print([str(note.message) for note in caught], [sys.monitoring.get_tool(tool) for tool in range(6)])
-sys.monitoring.free_tool_id(2)
-def work(n): return n
-msmemscope.tracer.start()
-work(1)
-msmemscope.tracer.stop()
-"""
-        )
-        self.assertIn("other tools", ended.out)
-        self.assertIn("'tool 0', 'tool 1', 'tool 2', 'tool 3', 'tool 4', 'tool 5'", ended.out)
-        self.assertEqual(self.counts()["work"], 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -48,7 +48,9 @@ fn timeless(mut oom: Value) -> Value {
     fn forget(value: &mut Value) {
         match value {
             Value::Object(object) => {
-                object.retain(|key, _| !key.ends_with("_ns") && key != "history" && key != "stack" && key != "via");
+                let is_kept =
+                    |key: &str| !key.ends_with("_ns") && !["history", "stack", "via", "handled"].contains(&key);
+                object.retain(|key, _| is_kept(key));
                 object.values_mut().for_each(forget);
             }
             Value::Array(array) => array.iter_mut().for_each(forget),

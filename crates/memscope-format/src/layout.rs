@@ -79,7 +79,7 @@ pub mod notes {
     pub const BLOCK_LABELS: u32 = 0x400;
     /// Operators were asked for and torch is not as any version we know: of its operators only names are recorded.
     pub const TORCH_UNKNOWN: u32 = 0x800;
-    /// Calls of Python functions were traced.
+    /// Calls of Python functions were traced, or pieces of code that the program named.
     pub const CALLS_TRACED: u32 = 0x1000;
 }
 

@@ -125,7 +125,7 @@ impl<'t> LaneCalls<'t> {
                 self.named.push(OpenCall { function: Function::Named(name), start: Some(time) });
             }
             EventKind::FunctionEnd { name } => {
-                let innermost = self.named.iter().rposition(|open| open.function == Function::Named(name));
+                let innermost = self.named.iter().rposition(|open| names.is_same_name(open.function, name));
                 if let Some(innermost) = innermost {
                     let call = self.named.remove(innermost);
                     self.tell(call, Some(time), names, visit)?;
@@ -234,6 +234,12 @@ impl Names {
             }
             _ => {}
         }
+    }
+
+    /// A lane may have given a name a second number.
+    fn is_same_name(&self, function: Function, name: u32) -> bool {
+        let Function::Named(of) = function else { return false };
+        of == name || self.named.get(&of).is_some_and(|text| self.named.get(&name) == Some(text))
     }
 
     /// `None` for what is not to be shown.

@@ -113,7 +113,8 @@ pub fn is_inside(place: usize) -> bool {
     }
 }
 
-/// An operator begins, and gets its number. `text` is its name, asked for once in each lane; `tensors` says what it is given.
+/// An operator begins, and gets its number, 0 if nothing can be recorded. `text` is its name, asked for once in each lane;
+/// `tensors` says what it is given.
 #[inline]
 pub fn begin<T: AsRef<[u8]>>(
     guard: &Guard<'_>,
@@ -126,6 +127,7 @@ pub fn begin<T: AsRef<[u8]>>(
     let mut sequence = 0;
     let entry = if is_wanted { guard.python_only() } else { guard.no_stack() };
     record(entry, 1, |lane, ticks, stack| {
+        sequence = lane.operators().map_or(0, LaneOperators::number);
         if !define(lane, ticks, name, text) {
             lane.writer.lose(1);
             return;

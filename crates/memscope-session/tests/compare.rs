@@ -301,3 +301,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn without_a_level_runs_that_launched_nothing_are_compared_by_who_holds_memory() {
+    let (base, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let write = |output: &Path, bytes: u64| {
+        let mut spool = SpoolBuilder::new();
+        spool.process(7, 1).config("cpu=1;npu=0;dir=/tmp");
+        let lane = spool.lane(7);
+        spool.alloc(lane, 1, 0x10, bytes, 0).alloc(lane, 2, 0x1000, 5, 0).free(lane, 3, 0x1000, 0);
+        spool.write(&output.join("msmemscope_7_20251203091122_ascend")).unwrap();
+    };
+    write(base.path(), 100);
+    write(other.path(), 300);
+    let side = |path: &Path| Side { place: Place::from(path.to_owned()), step: None };
+    let wishes = CompareWishes { base: side(base.path()), compared: side(other.path()), level: None };
+    let comparison = compare(&wishes, &mut |_| {}).unwrap();
+    let [pair] = &comparison.report.pairs[..] else { panic!("{:?}", comparison.report) };
+    assert!(pair.operators.is_none() && pair.kernels.is_none());
+    assert_eq!((pair.bytes.base, pair.bytes.compared, pair.bytes.difference), (100, 300, 200));
+    assert_eq!((pair.pools[0].base, pair.pools[0].compared), (105, 305));
+    let asked = CompareWishes { level: Some(LevelSet::OP), ..wishes.clone() };
+    assert!(matches!(compare(&asked, &mut |_| {}), Err(CompareError::NoLaunches { .. })));
+    let empty = tempfile::tempdir().unwrap();
+    let mut spool = SpoolBuilder::new();
+    spool.process(7, 1).write(&empty.path().join("msmemscope_7_20251203091122_ascend")).unwrap();
+    let nothing = CompareWishes { compared: side(empty.path()), ..wishes };
+    assert!(matches!(compare(&nothing, &mut |_| {}), Err(CompareError::NoEvents { .. })));
+}

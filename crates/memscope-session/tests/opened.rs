@@ -240,10 +240,13 @@ fn one_span_is_read_as_if_there_were_no_other() {
         spool.system(lane, ticks + 2, SystemKind::StopTrace, 0).alloc(lane, ticks + 3, 0x1000 * span, 9, 0);
     }
     spool.write(root.path()).unwrap();
-    let span = NonZeroU32::new(1);
-    let run = OpenedRun::open(Place { span, ..Place::from(root.path().to_owned()) }).unwrap();
-    let (columns, _) = events(&run.processes[0], Choice { events: vec![Event::Malloc], ..Choice::default() });
-    assert_eq!(columns.size, [1]);
+    for number in [1, 2] {
+        let span = NonZeroU32::new(number);
+        let run = OpenedRun::open(Place { span, ..Place::from(root.path().to_owned()) }).unwrap();
+        let (columns, _) = events(&run.processes[0], Choice { events: vec![Event::Malloc], ..Choice::default() });
+        assert_eq!(columns.size, [u64::from(number)]);
+        assert_eq!(blocks(&run.processes[0], Choice::default()).size, [u64::from(number)]);
+    }
     let all = opened(root.path());
     let (columns, _) = events(&all.processes[0], Choice { events: vec![Event::Malloc], ..Choice::default() });
     // What is alive when a span begins is told there.

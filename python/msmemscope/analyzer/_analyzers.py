@@ -4,9 +4,11 @@ import dataclasses
 import json
 import os
 import sys
+import warnings
 from typing import Any, ClassVar, Dict, List, Sequence, Tuple, Type, Union, cast
 
 from .. import _native
+from .._recording import MemScopeWarning
 from ..reports import Decomposition, Fluctuation, Inefficient, Leaks, OutOfMemory, Report
 from ..run import analyzed
 from ._configs import (
@@ -32,11 +34,13 @@ class Analyzer:
         """Reads everything at the configuration's path. `MemScopeError` if that cannot be had of it."""
         if not isinstance(config, self.config_class):
             raise TypeError(f"config must be a {self.config_class.__name__}, not {type(config).__name__}")
-        report, shown = self._report(config)
+        report, shown, notes = self._report(config)
+        for note in notes:
+            warnings.warn(note, MemScopeWarning, stacklevel=3)
         print(shown, end="")
         return report
 
-    def _report(self, config: AnalyzerConfig) -> Tuple[Report, str]:
+    def _report(self, config: AnalyzerConfig) -> Tuple[Report, str, List[str]]:
         recording = _native.Recording(os.fspath(config.input_path))
         return analyzed(self.report_class, recording, self.word, config.wishes(), _is_terminal())
 
@@ -65,12 +69,12 @@ class InefficientAnalyzer(Analyzer):
 
     word, config_class, report_class = "inefficient", InefficientConfig, Inefficient
 
-    def _report(self, config: AnalyzerConfig) -> Tuple[Report, str]:
+    def _report(self, config: AnalyzerConfig) -> Tuple[Report, str, List[str]]:
         if os.path.isdir(config.input_path):
             return super()._report(config)
         told, _ = _native.check_inefficient(os.fspath(config.input_path), config.wishes(), _is_terminal())
-        document, text, shown, _ = told
-        return Inefficient(json.loads(document), text), shown
+        document, text, shown, notes = told
+        return Inefficient(json.loads(document), text), shown, notes
 
 
 class OomAnalyzer(Analyzer):

@@ -28,6 +28,8 @@ class _Running(threading.local):
 _running = _Running()
 #: By the module's identity, which is whose it is only as long as the reference says so.
 _paths: Dict[int, Tuple["weakref.ref[Any]", str]] = {}
+#: Parts of paths that are not the model's: modules around modules, for sharding, recomputing and compiling.
+_AROUND = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"}
 
 
 class _Seen:
@@ -73,7 +75,7 @@ def _begin(module: Any) -> None:
         _unwind(0)
     path = path_of(module)
     if not stack:
-        if path is None or "." in path:
+        if path is None:
             path = _learn(module)
         wanted: labels.Labels = (*_FORWARD, (DETAIL_2, path))
     else:
@@ -83,11 +85,14 @@ def _begin(module: Any) -> None:
 
 
 def _learn(root: Any) -> str:
-    """The paths of all modules of a model; its outermost goes by the name of its class."""
-    for path, module in root.named_modules():
-        if path and path_of(module) is None:
-            _paths[id(module)] = (weakref.ref(module), path)
+    """The paths of all modules of a model, also of those that were called by themselves before; its outermost goes by the name of its
+    class."""
     name = type(root).__name__
+    for path, module in root.named_modules():
+        words = [word for word in path.split(".") if word and word not in _AROUND]
+        if not words:
+            name = type(module).__name__
+        _paths[id(module)] = (weakref.ref(module), ".".join(words) or name)
     _paths[id(root)] = (weakref.ref(root), name)
     if _Seen.model is not None:
         _Seen.model(root)

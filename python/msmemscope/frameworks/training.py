@@ -9,7 +9,7 @@ import threading
 import warnings
 import weakref
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import imports, labels, module_paths, notes, patches, tracing
 from .hooks import Afterwards, Target
@@ -27,10 +27,10 @@ class _Parameters:
         self.known: Dict[int, Tuple["weakref.ref[Any]", Optional[str]]] = {}
         self.lock = threading.Lock()
 
-    def see(self, parameter: Any, path: Optional[str]) -> Optional[str]:
-        """Gives the path that is known of it, which is the first it had."""
+    def see(self, parameter: Any, path: Optional[str], is_new: bool = False) -> Optional[str]:
+        """Gives the path that is known of it: the first it had, unless there is a new one."""
         known = self.known.get(id(parameter))
-        if known is not None and known[0]() is parameter and (path is None or known[1] is not None):
+        if not is_new and known is not None and known[0]() is parameter and (path is None or known[1] is not None):
             return known[1]
         with self.lock:
             self.known[id(parameter)] = (weakref.ref(parameter), path)
@@ -170,7 +170,13 @@ def _label_own(module: Any) -> None:
 
 
 def _see_model(root: Any) -> None:
+    seen: Set[int] = set()
     for module in root.modules():
+        for parameter in module._parameters.values():
+            # What several modules share belongs to the first of them.
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                _parameters.see(parameter, module_paths.path_of(module), is_new=True)
         _label_own(module)
 
 

@@ -66,7 +66,8 @@ def hooked_function(x):
 
 def tried(x):
     model = Net()
-    torch.export.export(Net(), (x,))
+    # A strict export of torch 2.7 cannot stand hooks for all modules, whoever's they are.
+    torch.export.export(Net(), (x,), strict=False)
     torch.jit.trace(Net(), x)
     torch.fx.symbolic_trace(Net())
     for reentrant in (True, False):

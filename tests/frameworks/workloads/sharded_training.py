@@ -1,12 +1,15 @@
 """Trains a sharded model in two processes on the CPU, each recorded by msmemscope: WAY OUTPUT.
 
-WAY: `fsdp1`, `fsdp2`; the latter with a forward and a backward that raise, before the training.
+WAY: `fsdp1`, `fsdp2`; the latter with a backward and a forward that raise, after the training.
 """
 
 import json
 import os
 import sys
 import tempfile
+
+import torch
+from torch import distributed
 
 import msmemscope
 
@@ -17,9 +20,6 @@ WIDTH = 128
 def main(rank, way, output, meeting):
     msmemscope.config(device="cpu", analysis="decompose", output=output)
     msmemscope.start()
-    import torch
-    from torch import distributed
-
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     layers = [torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3)]
@@ -37,46 +37,37 @@ def main(rank, way, output, meeting):
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
-    if way == "fsdp2":
-        fail(torch, model)
     for _ in range(3):
         x = torch.randn(32, WIDTH)
         model(x).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
         msmemscope.step()
-    kept = torch.ones(1 << 16)  # after everything: in no window
     shards = [getattr(parameter, "_local_tensor", parameter) for parameter in model.parameters()]
     told = {"rank": rank, "weight": sum(shard.numel() * shard.element_size() for shard in shards)}
+    if way == "fsdp2":
+        fail(model)
+    kept = torch.ones(1 << 16)  # after everything: in no window
     told["unlabelled"] = kept.numel() * kept.element_size()
     print(json.dumps(told), flush=True)
     msmemscope.stop()
     distributed.destroy_process_group()
 
 
-def fail(torch, model):
-    """Both ranks alike, after their collectives."""
-    def in_forward(*_):
+def fail(model):
+    """Both ranks alike, after their collectives. Older versions of torch cannot train any more after it."""
+    def on_purpose(*_):
         raise KeyError("on purpose")
 
-    def in_backward(*_):
-        raise KeyError("on purpose")
-
-    for where in ("forward", "backward"):
+    for where in ("backward", "forward"):
         x = torch.randn(4, WIDTH, requires_grad=True)
-        if where == "forward":
-            handle = model[2].register_forward_pre_hook(in_forward)
-        else:
-            handle = x.register_hook(in_backward)
+        handle = x.register_hook(on_purpose) if where == "backward" else model[2].register_forward_pre_hook(on_purpose)
         try:
             model(x).sum().backward()
-            sys.exit("it did not fail")
         except (KeyError, RuntimeError):
-            pass
-        handle.remove()
-    reset = getattr(model, "reset_iter_state", None)
-    if reset is not None:
-        reset()
+            handle.remove()
+            continue
+        sys.exit("it did not fail")
 
 
 if __name__ == "__main__":

@@ -4,36 +4,65 @@
 //! Sixteen bytes a round, one table for each: no load waits for the one before it, which makes it several times as fast as
 //! byte by byte.
 
+use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
 const POLYNOMIAL: u64 = 0x42F0_E1EB_A9EA_3693;
 const SLICES: usize = 16;
 
-/// `TABLES[k][b]` is what byte `b` comes to when `k` more bytes follow it.
-static TABLES: [[u64; 256]; SLICES] = tables();
+type Tables = [[u64; 256]; SLICES];
 
-#[allow(clippy::indexing_slicing, reason = "at compile time")]
-const fn tables() -> [[u64; 256]; SLICES] {
-    let mut tables = [[0; 256]; SLICES];
-    let mut byte = 0;
-    while byte < 256 {
-        let (mut state, mut bit) = (byte as u64, 0);
-        while bit < 8 {
-            state = if state & 1 == 1 { (state >> 1) ^ POLYNOMIAL } else { state >> 1 };
-            bit += 1;
-        }
-        tables[0][byte] = state;
-        byte += 1;
+/// `tables[k][b]` is what byte `b` comes to when `k` more bytes follow it. Made when they are first needed: most programs watch nothing, and the
+/// recording library is to stay small.
+struct Once {
+    state: AtomicU8,
+    tables: UnsafeCell<Tables>,
+}
+
+const NEW: u8 = 0;
+const MAKING: u8 = 1;
+const MADE: u8 = 2;
+
+// SAFETY: written by the one thread that turned the state from `NEW`, and read by others only once it is `MADE`.
+unsafe impl Sync for Once {}
+
+static ONCE: Once = Once { state: AtomicU8::new(NEW), tables: UnsafeCell::new([[0; 256]; SLICES]) };
+
+/// `None` while another thread makes them: nobody waits for it.
+#[inline]
+fn tables() -> Option<&'static Tables> {
+    if ONCE.state.load(Acquire) != MADE && !make_tables() {
+        return None;
     }
-    let mut slice = 1;
-    while slice < SLICES {
-        let mut byte = 0;
-        while byte < 256 {
-            let before = tables[slice - 1][byte];
-            tables[slice][byte] = (before >> 8) ^ tables[0][(before & 0xff) as usize];
-            byte += 1;
-        }
-        slice += 1;
+    // SAFETY: nobody writes them any more.
+    Some(unsafe { &*ONCE.tables.get() })
+}
+
+#[cold]
+#[inline(never)]
+fn make_tables() -> bool {
+    if ONCE.state.compare_exchange(NEW, MAKING, AcqRel, Acquire).is_err() {
+        return ONCE.state.load(Acquire) == MADE;
     }
-    tables
+    // SAFETY: the exchange made them ours alone.
+    let tables = unsafe { &mut *ONCE.tables.get() };
+    for (byte, _) in (0u64..).zip([(); 256]) {
+        let mut state = byte;
+        for table in tables.iter_mut() {
+            state = eight_steps(state);
+            if let Some(place) = table.get_mut(byte as usize) {
+                *place = state;
+            }
+        }
+    }
+    ONCE.state.store(MADE, Release);
+    true
+}
+
+/// A byte's worth, without a table.
+fn eight_steps(state: u64) -> u64 {
+    (0..8).fold(state, |state, _| if state & 1 == 1 { (state >> 1) ^ POLYNOMIAL } else { state >> 1 })
 }
 
 /// Of bytes that come piece by piece.
@@ -60,7 +89,10 @@ impl Checksum {
     }
 
     pub fn update(&mut self, bytes: &[u8]) {
-        let [t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, t13, t14, t15] = &TABLES;
+        let Some([t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, t13, t14, t15]) = tables() else {
+            self.state = bytes.iter().fold(self.state, |state, byte| eight_steps(state ^ u64::from(*byte)));
+            return;
+        };
         /// Byte `number` of a word, as a place in a table: always within.
         #[inline(always)]
         fn look(table: &[u64; 256], word: u64, number: u32) -> u64 {
@@ -97,14 +129,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn bit_by_bit(bytes: &[u8]) -> u64 {
-        let mut state = u64::MAX;
-        for byte in bytes {
-            state ^= u64::from(*byte);
-            for _ in 0..8 {
-                state = if state & 1 == 1 { (state >> 1) ^ POLYNOMIAL } else { state >> 1 };
-            }
-        }
-        !state
+        !bytes.iter().fold(u64::MAX, |state, byte| eight_steps(state ^ u64::from(*byte)))
     }
 
     #[test]

@@ -203,3 +203,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn code_that_the_program_named_is_among_the_calls_whatever_it_lies_in() {
+    let (mut spool, lane) = spool();
+    let named = |spool: &mut SpoolBuilder, ticks, name| {
+        spool.record(lane, ticks, &Extended::FunctionStart { name });
+    };
+    let named_end = |spool: &mut SpoolBuilder, ticks, name| {
+        spool.record(lane, ticks, &Extended::FunctionEnd { name });
+    };
+    spool.code(lane, 2, "/site-packages/msmemscope/_span.py", "__enter__", 40);
+    spool.label_name(lane, 1, "forward\npass").label_name(lane, 2, "layer").label_name(lane, 3, "layer");
+    call(&mut spool, lane, 10, 0);
+    // Of our own package, which begins it and is not shown.
+    call(&mut spool, lane, 20, 2);
+    named(&mut spool, 21, 1);
+    end(&mut spool, lane, 22);
+    named(&mut spool, 30, 2);
+    call(&mut spool, lane, 31, 1);
+    // Ended out of order, by another number of the same name; one that never began; one that never ends.
+    named_end(&mut spool, 40, 1);
+    named_end(&mut spool, 41, 3);
+    named_end(&mut spool, 42, 1);
+    end(&mut spool, lane, 50);
+    named(&mut spool, 51, 3);
+    end(&mut spool, lane, 60);
+    let expected = [
+        ("forward\\npass".to_owned(), Some(21), Some(40), 7),
+        ("layer".to_owned(), Some(30), Some(41), 7),
+        ("/train.py(9): step".to_owned(), Some(31), Some(50), 7),
+        ("/train.py(1): main".to_owned(), Some(10), Some(60), 7),
+        ("layer".to_owned(), Some(51), None, 7),
+    ];
+    assert_eq!(calls(&mut spool), expected);
+}

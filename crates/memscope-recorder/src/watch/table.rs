@@ -249,3 +249,80 @@ impl Place {
         (owner == 0 || owner >> 32 == u64::from(thread)).then_some(epoch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Box<Table> {
+        // SAFETY: zeroes are an empty table, as in the memory of a process.
+        unsafe { Box::<Table>::new_zeroed().assume_init() }
+    }
+
+    fn chosen(origin: WatchOrigin, looks: i64) -> Chosen {
+        let (device, address, storage) = (LogicalDevice::HOST, DevAddr(0x1000), DevAddr(0x800));
+        Chosen { origin, device, address, size: 64, storage, output: 0, looks, flags: 0 }
+    }
+
+    #[test]
+    fn a_block_is_watched_from_its_operators_end_and_its_place_is_used_again() {
+        let table = table();
+        let place = table.take(&chosen(WatchOrigin::StartOperator, -1), 8).unwrap();
+        assert!(!table.is_in_use() && table.is_armed_by(8) && !table.is_armed_by(9) && !table.is_armed_by(0));
+        table.activate(place);
+        assert!(table.is_in_use() && table.has_command_blocks() && !table.is_armed_by(8));
+        assert_eq!(place.watch(), 1);
+        assert!(table.retire(place) && !table.retire(place), "one thread ends it");
+        assert!(!table.is_in_use());
+        let again = table.take(&chosen(WatchOrigin::Program, -1), 0).unwrap();
+        assert!(std::ptr::eq(place, again) && again.watch() == 2 && !again.is_of_command());
+    }
+
+    #[test]
+    fn an_operator_that_never_ended_leaves_no_block_behind() {
+        let table = table();
+        table.take(&chosen(WatchOrigin::StartOperator, -1), 8).unwrap();
+        let asked = table.take(&chosen(WatchOrigin::Program, -1), 0).unwrap();
+        table.forget_armed();
+        assert!(!table.is_armed_by(8));
+        table.activate(asked);
+        assert!(table.is_in_use(), "what the program asks for waits for nobody");
+    }
+
+    #[test]
+    fn looks_are_counted_down_and_without_a_limit_are_not() {
+        let table = table();
+        let place = table.take(&chosen(WatchOrigin::Program, 2), 0).unwrap();
+        assert!(place.count_look() && !place.looks_used_up());
+        assert!(place.count_look() && place.looks_used_up() && !place.count_look());
+        let unlimited = table.take(&chosen(WatchOrigin::Program, -1), 0).unwrap();
+        assert!((0..10).all(|_| unlimited.count_look()) && !unlimited.looks_used_up());
+    }
+
+    #[test]
+    fn while_an_operator_may_write_other_threads_do_not_look() {
+        let table = table();
+        let place = table.take(&chosen(WatchOrigin::Program, -1), 0).unwrap();
+        let before = place.quiet_epoch(7);
+        assert!(before.is_some());
+        place.own(9, 5);
+        // Within it another one.
+        place.own(9, 6);
+        place.disown(9, 6);
+        assert!(place.quiet_epoch(7).is_none() && place.quiet_epoch(9).is_some());
+        place.disown(9, 5);
+        assert!(place.quiet_epoch(7).is_some_and(|epoch| Some(epoch) != before), "it was there in between");
+    }
+
+    #[test]
+    fn there_is_an_end_to_places() {
+        let table = table();
+        for _ in 0..Table::CAPACITY {
+            table.activate(table.take(&chosen(WatchOrigin::Program, -1), 0).unwrap());
+        }
+        assert!(table.take(&chosen(WatchOrigin::Program, -1), 0).is_none());
+        let mut count = 0;
+        table.each_active(|_| count += 1);
+        assert_eq!(count, Table::CAPACITY);
+    }
+}

@@ -16,6 +16,8 @@ use std::sync::{Mutex, PoisonError};
 /// Why nothing can be analyzed.
 #[derive(Debug, thiserror::Error)]
 pub enum AnalyzeError {
+    #[error("{} does not exist", quoted(.0))]
+    Missing(PathBuf),
     #[error(
         "there is neither a recording nor a csv or db file in {}; a run leaves one there with --output=DIR",
         quoted(.0)

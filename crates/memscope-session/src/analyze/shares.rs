@@ -168,11 +168,47 @@ impl OwnerTreeView {
     }
 
     pub(super) fn rows(&self, depth: usize, layout: &Layout, rows: &mut Vec<String>) {
-        let numbers = numbers(Held { bytes: self.bytes, blocks: self.blocks }, self.percent);
-        let row = format!("{numbers}{}{}", "  ".repeat(depth), printable(&self.level));
+        let held = Held { bytes: self.bytes, blocks: self.blocks };
+        let row = format!("{}{}{}", numbers(held, self.percent), "  ".repeat(depth), printable(&self.level));
         rows.push(layout.fit(&row).into_owned());
-        for child in &self.children {
-            child.rows(depth + 1, layout, rows);
+        // A model has hundreds of modules, and one line of the rest is no further from the sum than all of theirs.
+        let (told, rest) = self.children.split_at(self.children.len().min(ROWS));
+        told.iter().for_each(|child| child.rows(depth + 1, layout, rows));
+        if !rest.is_empty() {
+            let sum = |of: fn(&OwnerTreeView) -> u64| rest.iter().map(of).sum();
+            let held = Held { bytes: sum(|child| child.bytes), blocks: sum(|child| child.blocks) };
+            let percent = rest.iter().map(|child| child.percent).sum();
+            let row = format!("{}{}({} more, in --json)", numbers(held, percent), "  ".repeat(depth + 1), rest.len());
+            rows.push(layout.fit(&row).into_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_owners_the_largest_are_told_and_the_rest_in_one_line() {
+        let leaf = |number: u64| OwnerTreeView {
+            level: format!("layers.{number}"),
+            bytes: 1000 - number,
+            blocks: 1,
+            percent: 1.0,
+            children: Vec::new(),
+        };
+        let count = ROWS as u64 + 5;
+        let root = OwnerTreeView {
+            level: "weight".to_owned(),
+            bytes: (0..count).map(|number| 1000 - number).sum(),
+            blocks: count,
+            percent: 100.0,
+            children: (0..count).map(leaf).collect(),
+        };
+        let mut rows = Vec::new();
+        root.rows(0, &Layout { width: None, colours: false }, &mut rows);
+        assert_eq!(rows.len(), 1 + ROWS + 1);
+        let last = rows.last().expect("a row");
+        assert!(last.contains("5 blocks") && last.ends_with("(5 more, in --json)") && last.contains("5.0%"), "{last}");
     }
 }

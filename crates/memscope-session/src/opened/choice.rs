@@ -13,6 +13,8 @@ pub struct Choice {
     pub steps: Option<ChosenSteps>,
     /// When they happened, or, of blocks, when they were made: nanoseconds since the epoch.
     pub time: Option<Range<u64>>,
+    /// Not what was there when tracing began, which files tell as if it were allocated then.
+    pub only_new: bool,
 }
 
 /// Steps by number, of a trace whose way of making steps is known.

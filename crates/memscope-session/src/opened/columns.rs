@@ -195,6 +195,7 @@ impl TraceSink for EventCollector<'_> {
     #[inline]
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         match event {
+            TraceEvent::Alive(_) if self.choice.only_new => {}
             TraceEvent::Memory(event) | TraceEvent::Alive(event) => {
                 let kind = if event.action == Action::Malloc { Event::Malloc } else { Event::Free };
                 if self.choice.wants_memory(event, kind) {
@@ -305,7 +306,11 @@ impl TraceSink for BlockCollector<'_> {
     #[inline]
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         self.columns.step_source = state.steps.source();
-        let (TraceEvent::Memory(event) | TraceEvent::Alive(event)) = event else { return ControlFlow::Continue(()) };
+        let event = match event {
+            TraceEvent::Memory(event) => event,
+            TraceEvent::Alive(event) if !self.choice.only_new => event,
+            _ => return ControlFlow::Continue(()),
+        };
         match event.action {
             Action::Malloc => {
                 let is_of_files = event.selection != Selection::NotChosen;

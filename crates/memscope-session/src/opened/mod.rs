@@ -19,6 +19,7 @@ use crate::pass::{Progress, pass};
 use crate::place::Place;
 use memscope_dump::{Source, Sources};
 use memscope_model::{ModelError, Process, TimestampNs, TraceInfo, find_processes};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -41,6 +42,10 @@ pub struct OpenedProcess {
 impl OpenedRun {
     /// Fails if there is nothing that can be read.
     pub fn open(place: Place) -> Result<OpenedRun, AnalyzeError> {
+        // A link that leads nowhere is there, and the reader says so.
+        if place.path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            return Err(AnalyzeError::Missing(place.path));
+        }
         let Sources { found, unreadable } = place.sources()?;
         let mut unreadable: Vec<ModelError> = unreadable.into_iter().map(|(_, error)| error).collect();
         if found.is_empty() {
@@ -82,11 +87,16 @@ impl OpenedProcess {
     }
 
     pub fn events(&self, choice: Choice) -> Result<EventReader, ModelError> {
-        Ok(EventReader::new(self.source()?.trace, choice))
+        Ok(EventReader::new(self.source()?.trace, self.narrowed(choice)))
     }
 
     pub fn blocks(&self, choice: Choice) -> Result<BlockReader, ModelError> {
-        Ok(BlockReader::new(self.source()?.trace, choice))
+        Ok(BlockReader::new(self.source()?.trace, self.narrowed(choice)))
+    }
+
+    /// What happened in a span is asked for by whoever chose one.
+    fn narrowed(&self, choice: Choice) -> Choice {
+        Choice { only_new: choice.only_new || self.place.span.is_some(), ..choice }
     }
 
     fn source(&self) -> Result<Source, ModelError> {
