@@ -291,7 +291,8 @@ assert done.returncode == 0, done.stderr
         file = os.path.join(self.directory, "program.py")
         with open(file, "w") as text:
             text.write(f"output = {self.output!r}\n" + BEGIN + "many = [bytearray(600) for _ in range(50000)]\n")
-        process = subprocess.Popen([sys.executable, file], stdin=terminal, stdout=terminal, stderr=terminal)
+        environment = {**os.environ, "TERM": "xterm"}  # one that can move its cursor
+        process = subprocess.Popen([sys.executable, file], stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
         os.close(terminal)
         shown = b""
         try:

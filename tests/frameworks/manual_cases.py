@@ -73,8 +73,7 @@ def is_at(row, address):
     return row.address not in ("", "N/A") and int(row.address, 0) == address
 
 
-#: With the part of the package that they need, if it is one that this version may lack.
-PIECES = ((spans, None), (labels, None), (snapshots, None), (trace, "tracer"), (marks, None), (watched, "watcher"))
+PIECES = (spans, labels, snapshots, trace, marks, watched)
 
 
 class BlocksCase(namedtuple("BlocksCase", "name device")):
@@ -87,13 +86,12 @@ class BlocksCase(namedtuple("BlocksCase", "name device")):
         (report,), (process,) = run.reports, run.processes
         (directory,) = output.glob("msmemscope_*_ascend")
         rows = process.rows("cpu" if self.device == "cpu" else 0)
-        pieces = [piece for piece, part in PIECES if part is None or part in report["parts"]]
-        for piece in pieces:
+        for piece in PIECES:
             try:
                 piece(report, rows, directory)
             except Failed as why:
                 raise Failed(f"{piece.__doc__} {why}") from None
-        return f"{len(pieces)} pieces, {len(rows)} rows"
+        return f"{len(PIECES)} pieces, {len(rows)} rows"
 
 
 CASES = [

@@ -62,7 +62,7 @@ def main():
         f"PYTHONDONTWRITEBYTECODE=1 /tmp/venv/bin/python -m unittest {' '.join(map(shlex.quote, tests or ['discover', '-q']))}"
     )
     steps = [
-        "set -eu", f"mount --bind {root} {root}", f"mount --bind {here} {there}", f"mount --bind /dev {root}/dev",
+        "set -eu", f"mount --bind {root} {root}", f"mount --bind {here} {there}", f"mount --rbind /dev {root}/dev",
         f"mount -t proc proc {root}/proc", f"mount -t tmpfs none {root}/tmp",
         f"exec chroot {root} sh -c {shlex.quote(program)}",
     ]
