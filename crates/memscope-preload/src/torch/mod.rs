@@ -163,9 +163,10 @@ fn layout(torch: &Object, core: &Object) -> Option<&'static Layout> {
 /// Tracing began or ended: an observer that nobody listens to need not be called.
 pub(crate) fn tracing_changed() {
     look();
-    let (Some(_), Some(disable), Some(enable)) = (observed(), DisableObserver::find(), EnableObserver::find()) else {
+    if observed().is_none() {
         return;
-    };
+    }
+    let (Some(disable), Some(enable)) = (DisableObserver::find(), EnableObserver::find()) else { return };
     let is_traced = u32::from(aten::is_traced());
     if OBSERVER.is_enabled.swap(is_traced, AcqRel) != is_traced {
         let handle = OBSERVER.handle.load(Relaxed);
