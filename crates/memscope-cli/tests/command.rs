@@ -281,11 +281,11 @@ fn the_program_gets_the_libraries_and_the_configuration() {
 #[test]
 fn the_old_name_writes_and_speaks_as_before() {
     let installation = Installation::new();
-    let mut command = installation.command(["--events=alloc,traceback", "sh", "-c", "echo $MSMEMSCOPE_RECORD"]);
+    let mut command = installation.command(["--input=/tmp,/tmp", "sh", "-c", "echo $MSMEMSCOPE_RECORD"]);
     let output = command.arg0("/usr/bin/msleaks").output().unwrap();
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("brand=msleaks;"), "{out}");
-    assert!(error.starts_with("[msleaks] note: --events"), "{error}");
+    assert!(error.starts_with("[msleaks] note: --input"), "{error}");
     assert_eq!(installation.created(), [installation.work().join("leaksDumpResults")]);
 }
 

@@ -9,8 +9,8 @@
 //!
 //! Operators count by device, in the order in which they begin, whichever thread runs them; see [`units`] for what an event
 //! belongs to. What a trace does not tell is not guessed: a block that is never accessed, or never freed, or that was there
-//! before the trace, is nothing of this. Memory of the host is left out: every object of the interpreter would count as
-//! another tensor.
+//! before the trace, is nothing of this. Of host memory only tensors count: else every object of the interpreter would be
+//! one.
 mod report;
 #[cfg(test)]
 mod tests;
