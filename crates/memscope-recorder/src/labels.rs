@@ -43,7 +43,8 @@ fn note_late_labels() {
     }
 }
 
-/// A piece of code that the program wants to see among the functions begins. Outside of tracing it explains nothing.
+/// A piece of code that the program wants to see among the functions begins. Where neither memory nor calls
+/// are traced it explains nothing.
 pub fn function_start(text: &[u8]) {
     if !control::is_tracing() && !calls::are_traced() {
         return;
