@@ -132,6 +132,26 @@ pub struct ExportOptions<'a> {
     pub annotations: Option<&'a Annotations>,
 }
 
+impl<'a> ExportOptions<'a> {
+    /// All there is, as the tool writes it unless told otherwise, and nobody listens.
+    pub fn quiet(format: Format, room: &'a Room, symbolizer: &'a mut Symbolizer) -> ExportOptions<'a> {
+        ExportOptions {
+            format,
+            brand: Brand::MsMemScope,
+            stacks: None,
+            dump_events: DumpEvents::ALL,
+            room,
+            // A closure that holds nothing is no memory: nothing is leaked.
+            notice: Box::leak(Box::new(|_| {})),
+            progress: Box::leak(Box::new(|_| {})),
+            cancel: None,
+            symbolizer,
+            usage: None,
+            annotations: None,
+        }
+    }
+}
+
 /// What was written.
 #[derive(Debug)]
 pub struct Exported {
@@ -462,18 +482,11 @@ mod tests {
         process.run(&mut [&mut dump], &mut |_| {}).unwrap();
         let estimates = dump.router.as_ref().unwrap().estimates();
         assert_eq!(estimates.len(), 1);
+        let room = Room::default();
         let options = ExportOptions {
-            format,
-            brand: Brand::MsMemScope,
             stacks: Some(stacks),
-            dump_events: DumpEvents::ALL,
-            room: &Room::default(),
             notice: &mut |text| panic!("{text}"),
-            progress: &mut |_| {},
-            cancel: None,
-            symbolizer: &mut Symbolizer::new(),
-            usage: None,
-            annotations: None,
+            ..ExportOptions::quiet(format, &room, &mut symbolizer)
         };
         let exported = export_process(&mut process, &directory, options, &mut []).unwrap();
         let dumps = exported.files.iter().filter(|file| !file.ends_with(CONFIG_FILE));

@@ -1,5 +1,5 @@
 //! The named report of leaks, of recordings made to order and of the files exported from them.
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, export_process};
+use memscope_dump::{ExportOptions, Format, Room, export_process};
 use memscope_model::Process;
 use memscope_session::analyze::leaks::check_leaks;
 use memscope_session::analyze::{Analyzed, Detail, Kind, Lacking, Wishes, analyze, document};
@@ -36,19 +36,8 @@ fn written(spool: &mut SpoolBuilder, root: &Path) -> PathBuf {
 fn exported(directory: &Path, root: &Path, format: Format) -> PathBuf {
     let target = root.join(format!("{format:?}")).join(directory.file_name().unwrap());
     std::fs::create_dir_all(&target).unwrap();
-    let options = ExportOptions {
-        format,
-        brand: Brand::MsMemScope,
-        stacks: None,
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
-        annotations: None,
-    };
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
+    let options = ExportOptions::quiet(format, &room, &mut symbolizer);
     export_process(&mut Process::open(directory).unwrap(), &target, options, &mut []).unwrap();
     target
 }
