@@ -13,7 +13,7 @@ use crate::stack_text::StackTexts;
 use crate::watch_dump::WatchDump;
 use memscope_model::record_settings::{event, level};
 use memscope_model::{
-    Action, Annotation, Annotations, BlockEvent, Device, DeviceRoom, NoteEvent, NoteKind, Outcome, Pool, Process,
+    Action, Annotations, BlockEvent, Device, DeviceRoom, Inefficiencies, NoteEvent, NoteKind, Outcome, Pool, Process,
     PythonCall, Selection, State, TimestampNs, TraceEvent, TraceSink, TraceSource,
 };
 use memscope_symbols::Symbolizer;
@@ -350,7 +350,7 @@ impl<'a> Dump<'a> {
                 let sampled = sampled_usage(event, *usage);
                 let found = match (event.action, annotations) {
                     (Action::Malloc, Some(annotations)) => annotations.get(event.block.id),
-                    _ => Annotation::default(),
+                    _ => Inefficiencies::NONE,
                 };
                 write_memory(router, event, (sampled, found), state, texts, clock.next(event.at.time), *pid)
             }

@@ -4,7 +4,7 @@ mod marks;
 mod site_key;
 
 use self::site_key::SiteKey;
-use super::{AnalyzeError, Analyzed, Detail, Ended, Kind, Lacking, Report, Running, Wishes, analyze, as_json};
+use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use crate::views::names::FrameId;
@@ -15,7 +15,6 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
 use std::cmp::Reverse;
-use std::path::Path;
 
 pub use marks::{MarkedDevice, MarkedLeak, MarkedLeaks, Marks};
 
@@ -32,13 +31,6 @@ pub(super) fn begin(wishes: &Wishes) -> Box<dyn Running> {
         Some(marks) => Box::new(marks::Search::new(marks)),
         None => Box::new(Search(LeakSearch::new())),
     }
-}
-
-/// What was allocated between two marks of the program and not freed by a third, of everything at `path`: marks of the text
-/// `mstx_info` with the numbers `start_index`, + 1 and + 2, from 0.
-pub fn check_leaks(path: &Path, mstx_info: &str, start_index: usize) -> Result<Analyzed, AnalyzeError> {
-    let wishes = Wishes { marks: Some(Marks { text: mstx_info.to_owned(), start: start_index }), ..Wishes::default() };
-    analyze(&[path.to_owned()], &[Kind::Leaks], &wishes, &mut |_| {})
 }
 
 struct Search(LeakSearch);
