@@ -1,14 +1,14 @@
 //! Watched blocks: who changed them, and whether it was theirs to change.
 mod lines;
 
-use super::{Detail, Ended, Lacking, Report, Running, Wishes};
+use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use memscope_analysis::watch::{Change, Neighbour, Neighbours, OperatorCall, WatchReport, WatchTally, WatchedReport};
 use memscope_model::watch::{self, Contents, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
 use memscope_model::{Moment, Names, StackId, TimestampNs, TraceSink};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub(super) fn begin(wishes: &Wishes) -> Box<dyn Running> {
     Box::new(Watching { tally: WatchTally::new(), detail: wishes.detail })
@@ -139,7 +139,7 @@ impl Report for NamedWatches {
     }
 
     fn json(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_else(|error| json!({ "error": error.to_string() }))
+        as_json(self)
     }
 
     fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {
