@@ -1,4 +1,5 @@
 //! The sink.
+use super::imports::Imports;
 use super::operators::Operators;
 use super::report::{Builder, LeakReport, SourceKey};
 use super::row::LiveRow;
@@ -20,6 +21,7 @@ pub struct LeakSearch {
     newest: Option<(SourceKey, usize)>,
     peaks: Vec<((Device, Pool), u64)>,
     moments: Moments,
+    imports: Imports,
     operators: Operators,
     /// Blocks of the heap that storages of tensors lie in.
     carrying: FxHashSet<BlockId>,
@@ -59,6 +61,7 @@ impl Default for LeakSearch {
             newest: None,
             peaks: Vec::new(),
             moments: Moments::default(),
+            imports: Imports::default(),
             operators: Operators::default(),
             carrying: FxHashSet::default(),
             chosen: ChosenTime::default(),
@@ -72,7 +75,8 @@ impl TraceSink for LeakSearch {
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         match event {
             TraceEvent::Memory(event) => {
-                self.pass(&event.at, state.steps);
+                let is_import = self.is_import(event, state);
+                self.pass(&event.at, state.steps, is_import);
                 self.chosen.see(event);
                 // Without Python stacks it does not show.
                 if state.stacks.python_depth() > 0 {
@@ -81,7 +85,7 @@ impl TraceSink for LeakSearch {
                 self.feed(event, state);
             }
             TraceEvent::Note(note) => {
-                self.pass(&note.at, state.steps);
+                self.pass(&note.at, state.steps, None);
                 self.operators.see(note);
             }
             _ => {}
@@ -98,7 +102,7 @@ impl LeakSearch {
     /// The trace is over.
     pub fn finish(mut self, outcome: &Outcome) -> LeakReport {
         // A step that the last event ended.
-        self.pass(&Moment { event: u64::MAX, time: outcome.last_time, ..Moment::default() }, &outcome.steps);
+        self.pass(&Moment { event: u64::MAX, time: outcome.last_time, ..Moment::default() }, &outcome.steps, None);
         for source in &mut self.sources {
             source.catch_up(&self.moments);
         }
@@ -116,10 +120,17 @@ impl LeakSearch {
         builder.report()
     }
 
+    /// Whether modules are being imported, if the event tells: frees of the host have no stack.
+    #[inline]
+    fn is_import(&mut self, event: &BlockEvent, state: &State<'_>) -> Option<bool> {
+        let tells = event.action == Action::Malloc && state.stacks.python_depth() > 0 && !self.moments.has_steps();
+        tells.then(|| self.imports.contain(event.at.stack, state.stacks))
+    }
+
     /// Moments that are over before this one.
     #[inline]
-    fn pass(&mut self, at: &Moment, steps: &Steps) {
-        while let Some(turn) = self.moments.see(at.event, at.time, steps) {
+    fn pass(&mut self, at: &Moment, steps: &Steps, is_import: Option<bool>) {
+        while let Some(turn) = self.moments.see(at.event, at.time, steps, is_import) {
             self.turn(turn);
         }
     }
