@@ -114,7 +114,7 @@ impl Moments {
             (Axis::Time(clock), Some(until)) => self.passed.min(moment_of(clock.read(until))),
             _ => self.passed,
         };
-        passed.checked_sub(1).map_or(0, |last| self.scale.place(last) as usize + 1)
+        self.scale.places(passed, self.passed)
     }
 
     /// Where something belongs that was made then.
@@ -130,6 +130,34 @@ impl Moments {
                 step => Made::In { moment: step as u32 - 1 },
             },
         }
+    }
+}
+
+/// A run's allocations, imports left out, in equal parts: how far a program has come with its work, whatever else the machine
+/// had to do meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    allocations: u64,
+    pub(super) scale: Scale,
+    pub(super) passed: u32,
+}
+
+/// Allocations of a moment, as a power of two.
+const WORK_SHIFT: u32 = 6;
+
+impl Default for Work {
+    fn default() -> Work {
+        Work { allocations: 0, scale: Scale::new(MOST_PARTS), passed: 0 }
+    }
+}
+
+impl Work {
+    /// One more; how many moments are over, if that is news.
+    #[inline]
+    pub(super) fn see(&mut self) -> Option<u32> {
+        self.allocations += 1;
+        let passed = u32::try_from(self.allocations >> WORK_SHIFT).unwrap_or(u32::MAX);
+        (passed > self.passed).then_some(passed)
     }
 }
 
