@@ -455,6 +455,11 @@ impl SpoolBuilder {
         self.definition(lane, &Extended::AtenName { id, text: text.as_bytes() })
     }
 
+    /// The stream of the operators that begin in the lane from here on.
+    pub fn stream(&mut self, lane: LaneNumber, handle: u64) -> &mut Self {
+        self.definition(lane, &Extended::Stream { handle })
+    }
+
     pub fn label_name(&mut self, lane: LaneNumber, id: u32, text: &str) -> &mut Self {
         self.definition(lane, &Extended::LabelName { id, text: text.as_bytes() })
     }
