@@ -185,6 +185,222 @@ impl SpoolBuilder {
         self
     }
 
+<<<<<<< HEAD
+=======
+    /// An operator of ATB; what is empty is not known.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn operator_start(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        number: u64,
+        device: u32,
+        (workspace, workspace_size): (u64, u64),
+        path: &str,
+        name: &str,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        self.with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
+            launch: number,
+            device: LogicalDevice(device),
+            workspace: DevAddr(workspace),
+            workspace_size,
+            stack,
+            path,
+            name: name.as_bytes(),
+        })
+    }
+
+    pub fn operator_end(&mut self, lane: LaneNumber, ticks: u64, number: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::AtbOperatorEnd { launch: number })
+    }
+
+    pub fn kernel(&mut self, lane: LaneNumber, ticks: u64, phase: Phase, device: u32, path: &str) -> &mut Self {
+        self.with_path(lane, ticks, path, |path| Extended::AtbKernel { phase, device: LogicalDevice(device), path })
+    }
+
+    /// Of float16 in format ND.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn access(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        mode: AccessMode,
+        owner: TensorOwner,
+        device: u32,
+        (address, size): (u64, u64),
+        dimensions: &[i64],
+    ) -> &mut Self {
+        let (dtype, format) = (1, 2);
+        let record = Extended::Access {
+            mode,
+            owner,
+            device: LogicalDevice(device),
+            address: DevAddr(address),
+            size,
+            dtype,
+            format,
+            dimensions,
+        };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    pub fn aten_name(&mut self, lane: LaneNumber, id: u32, text: &str) -> &mut Self {
+        self.definition(lane, &Extended::AtenName { id, text: text.as_bytes() })
+    }
+
+    /// The stream of the operators that begin in the lane from here on.
+    pub fn stream(&mut self, lane: LaneNumber, handle: u64) -> &mut Self {
+        self.definition(lane, &Extended::Stream { handle })
+    }
+
+    pub fn label_name(&mut self, lane: LaneNumber, id: u32, text: &str) -> &mut Self {
+        self.definition(lane, &Extended::LabelName { id, text: text.as_bytes() })
+    }
+
+    /// `label` is the number of a name that was defined before, here and below.
+    pub fn label_start(&mut self, lane: LaneNumber, ticks: u64, level: LabelLevel, label: u32) -> &mut Self {
+        self.record(lane, ticks, &Extended::LabelStart { level, label })
+    }
+
+    pub fn label_end(&mut self, lane: LaneNumber, ticks: u64, level: LabelLevel, label: u32) -> &mut Self {
+        self.record(lane, ticks, &Extended::LabelEnd { level, label })
+    }
+
+    pub fn label_block(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        level: LabelLevel,
+        label: u32,
+        address: u64,
+    ) -> &mut Self {
+        self.note(layout::notes::BLOCK_LABELS);
+        self.record(lane, ticks, &Extended::LabelBlock { level, label, address: DevAddr(address) })
+    }
+
+    /// A function written in C, or a class of modules.
+    pub fn call_name(&mut self, lane: LaneNumber, id: u32, text: &str, owner: &str) -> &mut Self {
+        self.definition(lane, &Extended::CallName { id, text: text.as_bytes(), owner: owner.as_bytes() })
+    }
+
+    /// Calls of Python functions were traced.
+    pub fn calls_traced(&mut self) -> &mut Self {
+        self.note(layout::notes::CALLS_TRACED);
+        self
+    }
+
+    /// `name` is the number of a name that was defined before.
+    pub fn aten_start(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        sequence: u64,
+        device: u32,
+        name: u32,
+        node: u32,
+    ) -> &mut Self {
+        let stack = self.stack(lane, node);
+        let record = Extended::AtenOperatorStart { sequence, device: LogicalDevice(device), name, stack };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    pub fn aten_end(&mut self, lane: LaneNumber, ticks: u64, sequence: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::AtenOperatorEnd { sequence })
+    }
+
+    /// Of float32; `storage` is where the memory begins of which the tensor is a view.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn aten_access(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        mode: AccessMode,
+        name: u32,
+        device: u32,
+        (address, size): (u64, u64),
+        storage: u64,
+        dimensions: &[i64],
+    ) -> &mut Self {
+        let (dtype, format) = (6, -1);
+        let (device, address, storage) = (LogicalDevice(device), DevAddr(address), DevAddr(storage));
+        let record = Extended::AtenAccess { mode, name, device, address, size, storage, dtype, format, dimensions };
+        self.extended(lane, ticks, true, &record)
+    }
+
+    pub fn heap(
+        &mut self,
+        lane: LaneNumber,
+        ticks: u64,
+        space: Space,
+        device: u32,
+        address: u64,
+        size: u64,
+    ) -> &mut Self {
+        self.extended(
+            lane,
+            ticks,
+            true,
+            &Extended::Heap { space, device: SpaceDevice(device), address: DevAddr(address), size },
+        )
+    }
+
+    pub fn heap_end(&mut self, lane: LaneNumber, ticks: u64, space: Space, address: u64) -> &mut Self {
+        self.extended(lane, ticks, true, &Extended::HeapEnd { space, address: DevAddr(address) })
+    }
+
+    /// What was defined so far is not referred to again.
+    pub fn forget(&mut self, lane: LaneNumber) -> &mut Self {
+        self.definition(lane, &Extended::Forget {})
+    }
+
+    /// A module that is mapped for 16 MiB from `bias` on.
+    pub fn module(&mut self, lane: LaneNumber, id: u32, bias: u64, path: &[u8], build_id: &[u8]) -> &mut Self {
+        let end = bias.saturating_add(16 << 20);
+        self.definition(lane, &Extended::Module { id, start: bias, end, bias, build_id, path })
+    }
+
+    pub fn code(&mut self, lane: LaneNumber, id: u32, file: &str, function: &str, first_line: u32) -> &mut Self {
+        const PYTHON: u16 = 0x030b;
+        self.code_with_lines(lane, id, PYTHON, file, function, first_line, &[])
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of one record")]
+    pub fn code_with_lines(
+        &mut self,
+        lane: LaneNumber,
+        id: u32,
+        python_version: u16,
+        file: &str,
+        function: &str,
+        first_line: u32,
+        line_table: &[u8],
+    ) -> &mut Self {
+        let (file, function) = (file.as_bytes(), function.as_bytes());
+        self.definition(lane, &Extended::Code { id, python_version, first_line, file, function, line_table })
+    }
+
+    pub fn c_node(&mut self, lane: LaneNumber, id: u32, parent: u32, module: u32, offset: u64) -> &mut Self {
+        self.node(lane, id, parent, FrameRecord::C { module, offset })
+    }
+
+    pub fn unknown_node(&mut self, lane: LaneNumber, id: u32, parent: u32, address: u64) -> &mut Self {
+        self.node(lane, id, parent, FrameRecord::Unknown { address })
+    }
+
+    pub fn python_node(&mut self, lane: LaneNumber, id: u32, parent: u32, code: u32, instruction: u32) -> &mut Self {
+        self.lane_mut(lane).stacks.insert(id, StackRef { c: 0, python: id });
+        self.node(lane, id, parent, FrameRecord::Python { code, instruction })
+    }
+
+    /// From here on `name`, which must be no node's number, stands for a stack of both parts.
+    pub fn both(&mut self, lane: LaneNumber, name: u32, c: u32, python: u32) -> &mut Self {
+        self.lane_mut(lane).stacks.insert(name, StackRef { c, python });
+        self
+    }
+
+>>>>>>> streams
     /// Any record that is an event.
     pub fn record(&mut self, lane: LaneNumber, ticks: u64, record: &Extended<'_>) -> &mut Self {
         self.extended(lane, ticks, true, record)

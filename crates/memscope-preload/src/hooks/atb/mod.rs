@@ -6,6 +6,7 @@
 mod helper;
 mod layout;
 pub(super) mod probe;
+mod stream;
 mod text;
 
 use super::{Execute, SaveCxx11, SaveOld};
@@ -14,8 +15,7 @@ use crate::recording::recording;
 use crate::watched_memory::Runtime;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use helper::Helper;
-pub(crate) use helper::KeptErrno;
+pub(crate) use helper::{Helper, KeptErrno};
 pub(crate) use layout::VariantPack;
 use layout::{InlineVector, KernelTensor, Tensor, each_kernel_tensor};
 use memscope_hook::Entry;
@@ -25,6 +25,7 @@ use memscope_recorder::device::LogicalDevice;
 use memscope_recorder::slot::Guard;
 use memscope_recorder::watch::{self, GivenFor, WatchSource};
 use memscope_recorder::{Extended, event, wanted};
+use stream::execute_stream;
 use text::{Abi, ReturnedText};
 
 /// What ATB says of an internal failure (`ERROR_INTERNAL_ERROR`).
@@ -54,8 +55,11 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
             path.ask(runner, PathOld::ORIGINAL, PathCxx11::ORIGINAL);
             let (workspace, workspace_size) = VariantPack::workspace(pack);
             let (name, path) = (name.text(), path.text());
+            let stream = execute_stream(runner, pack);
             if wanted.operators || wanted.accesses {
-                atb::operator_start(guard, &Operator { number, device, workspace, workspace_size, path, name });
+                let handle = stream.unwrap_or(0) as u64;
+                let operator = Operator { number, device, workspace, workspace_size, stream: handle, path, name };
+                atb::operator_start(guard, &operator);
             }
             if wanted.accesses {
                 // Operators write into some of their inputs, such as caches, and do not say into which.
@@ -70,7 +74,11 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
             }
             if watch::at_operators() {
                 let operator = watched_operator(WatchSource::AtbOperator, number, path, name);
+<<<<<<< HEAD
                 let memory = Runtime::of_operator(number, execute_stream(runner, pack));
+=======
+                let memory = Runtime::of_stream(stream);
+>>>>>>> streams
                 watch::begins(guard, &operator, &|visit| each_watched_tensor(pack, visit), &memory);
             }
         }
@@ -120,19 +128,6 @@ unsafe fn each_watched_tensor(pack: *const VariantPack, visit: &mut dyn FnMut(wa
     }
 }
 
-/// The stream that the operator's kernels go to; `None` if ATB does not say.
-///
-/// # Safety
-/// The arguments are ATB's own.
-unsafe fn execute_stream(runner: usize, pack: *const VariantPack) -> Option<usize> {
-    let get_stream = ExecuteStream::find()?;
-    // SAFETY: the caller's; without a context there is nothing to ask.
-    unsafe {
-        let context = VariantPack::context(pack);
-        (context != 0).then(|| get_stream(runner, context))
-    }
-}
-
 memscope_hook::functions! {
     found by Helper;
     // Each returns a string, of the form its name says.
@@ -143,7 +138,6 @@ memscope_hook::functions! {
     // Each returns a reference into the object.
     InTensors is _ZN3Mki11LaunchParam12GetInTensorsEv(kernel: usize) -> *const InlineVector<KernelTensor>, in ATB;
     OutTensors is _ZN3Mki11LaunchParam13GetOutTensorsEv(kernel: usize) -> *const InlineVector<KernelTensor>, in ATB;
-    ExecuteStream is _ZNK3atb6Runner16GetExecuteStreamEPNS_7ContextE(runner: usize, context: usize) -> usize, in ATB;
     aclrtGetDevice(device: *mut i32) -> c_int, in ACL;
 }
 
