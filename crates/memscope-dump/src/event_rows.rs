@@ -9,13 +9,9 @@ use crate::stack_text::StackTexts;
 use crate::tensor_words::TensorWords;
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
-<<<<<<< HEAD
     Access, AccessMode, Action, BlockEvent, Device, DeviceRoom, Inefficiencies, KernelPhase, NoteEvent, NoteKind,
-    Origin, PageSize, Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
-=======
-    Access, AccessMode, Action, Annotation, BlockEvent, Device, DeviceRoom, KernelPhase, NoteEvent, NoteKind, Origin,
-    PageSize, Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, StreamHandle, TimestampNs,
->>>>>>> streams
+    Origin, PageSize, Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, StreamHandle,
+    TimestampNs,
 };
 
 /// The attributes of one row, gathered without a heap.

@@ -74,11 +74,7 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
             }
             if watch::at_operators() {
                 let operator = watched_operator(WatchSource::AtbOperator, number, path, name);
-<<<<<<< HEAD
-                let memory = Runtime::of_operator(number, execute_stream(runner, pack));
-=======
-                let memory = Runtime::of_stream(stream);
->>>>>>> streams
+                let memory = Runtime::of_operator(number, stream);
                 watch::begins(guard, &operator, &|visit| each_watched_tensor(pack, visit), &memory);
             }
         }
