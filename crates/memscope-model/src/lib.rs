@@ -61,7 +61,8 @@ pub use directory::{FoundProcesses, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
     Access, AccessMode, AccessedBlock, AtbOperator, BlockId, Device, DeviceRoom, DriverTraits, HostCall, KernelPhase,
-    NoteEvent, NoteKind, Origin, PageSize, Phase, Pool, RefusalList, RefusedCall, SnapshotMemory, TensorOwner,
+    NoteEvent, NoteKind, Origin, PageSize, Phase, Pool, RefusalList, RefusedCall, SnapshotMemory, StreamHandle,
+    TensorOwner,
 };
 pub use facts::{Damage, NothingChosen, Problem, RowPlace, StopReason, Stopped};
 pub use kernel_books::KernelCounts;

@@ -116,6 +116,11 @@ impl SpoolBuilder {
         self.definition(lane, &Extended::AtenName { id, text: text.as_bytes() })
     }
 
+    /// The stream of the operators that begin in the lane from here on.
+    pub fn stream(&mut self, lane: LaneNumber, handle: u64) -> &mut Self {
+        self.definition(lane, &Extended::Stream { handle })
+    }
+
     /// `name` is the number of a name that was defined before.
     pub fn aten_start(
         &mut self,

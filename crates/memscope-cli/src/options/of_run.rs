@@ -124,11 +124,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         id: OptionId::WatchMaxBytes,
         names: &["watch-max-bytes"],
         shorts: &[],
-        value: Some(ValueSpec {
-            placeholder: "SIZE",
-            allowed: "a number of bytes, e.g. 500M or 2G",
-            offer: Offer::Nothing,
-        }),
+        value: Some(ValueSpec { placeholder: "SIZE", allowed: allowed::SIZE, offer: Offer::Nothing }),
         help: "Most bytes that --watch=...,full-content keeps of each process; from then on only check sums [default: 4G]",
     },
     OptionSpec {
