@@ -6,8 +6,8 @@ import subprocess
 from collections import namedtuple
 
 from atb_cases import Model
-from environments import REPOSITORY, torch_npu
-from recording import Failed, analyze, expect_equal, record
+from environments import REPOSITORY, Unavailable, torch_npu
+from recording import Failed, analyze, expect_equal, observe, record
 from torch_cases import CURRENT
 
 # As in model.cpp: two hundred steps, of which one writes beyond its own tensor; before another the program itself writes.
@@ -98,6 +98,105 @@ def between_operators(site):
     expect_equal("operators around the change", (step(HOST_WRITE), [], step(HOST_WRITE + 1)),
                  (change["after"]["name"], change["during"], change["before"]["name"]))
     return f"between operators {HOST_WRITE} and {HOST_WRITE + 1}"
+
+
+def streams_of_atb(site):
+    """Kernels run when their own stream is waited for, and not before: an operator, the one inside it and the owner use two streams."""
+    model = Model(site, 1)
+    levels = {
+        "op": ([WATCH], "StartOperation", step(FAULT)),
+        "kernel": (["--level=kernel", "--watch=0_AddF32Kernel,2/7_EndOperation/0_AddF32Kernel"], "0_AddF32Kernel", step(FAULT, "/0_AddF32Kernel")),
+    }
+    for level, (options, block, named) in levels.items():
+        for content in ("", ",full-content"):
+            words = [*options[:-1], options[-1] + content]
+            found = told(site, model.watched(model.linked("watched-streams"), *words, SIM_DEFERRED="1"))
+            expect_equal(f"{level}: alarms without a fault", {}, alarms(found))
+            expect_equal(f"{level}: changes by an owner, doubtful ones", (1, 0),
+                         tuple(sum(block[key] for block in found["blocks"]) for key in ("legal_changes", "doubtful_changes")))
+            found = told(site, model.watched(model.linked("watched-streams-overrun"), *words, SIM_DEFERRED="1"))
+            bytes_changed = (3, OVERRUN_BYTES - 1) if content else (None, None)
+            expect_equal(f"{level}: alarms", {(block, 0): [([named], *bytes_changed)]}, alarms(found))
+    return f"operator and kernel {FAULT}, on two streams"
+
+
+def captured_graph(site):
+    """While a graph is captured nobody may wait for the device: the program's capture succeeds, and what was not looked at is told."""
+    model = Model(site, 1)
+    for deferred in ("0", "1"):
+        variables = {"SIM_DEFERRED": deferred}
+        under = model.compared(model.linked("watched-streams-capture"), WATCH, **variables)
+        found = told(site, under)
+        expect_equal("alarms without a fault", {}, alarms(found))
+        # Two blocks, at both ends of three steps and of the operators inside them.
+        expect_equal("looks that were left out", 2 * 2 * 2 * 3, found["not_looked"])
+        if "were not looked at 24 times while a graph was captured" not in under.messages:
+            raise Failed(f"the report does not say so: {under.messages}")
+        found = told(site, model.compared(model.linked("watched-streams-capture-overrun"), WATCH, **variables))
+        (change,) = found["blocks"][0]["changes"]
+        expect_equal("operators around what the graph wrote", (step(FAULT - 2), [], step(FAULT + 2)),
+                     (change["after"]["name"], change["during"], change["before"]["name"]))
+    return "24 looks left out"
+
+
+def inputs_of_atb(site):
+    """An operator of ATB may write into its inputs: neither an alarm nor silence. Its kernels say what they write."""
+    model = Model(site, 1)
+    under = model.watched(model.linked("watched-input-overrun"), WATCH)
+    found = told(site, under)
+    expect_equal("alarms", {("StartOperation", 0): [([step(FAULT)], None, None)]}, alarms(found))
+    block = found["blocks"][0]
+    expect_equal("changes by operators that may own it", [("purpose", "0/7_CacheOperation", 1)],
+                 [(doubt["doubt"], doubt["owner"]["name"], doubt["times"]) for doubt in block["doubts"]])
+    said = "changed during 0/7_CacheOperation (call 1, thread "
+    if said not in under.messages or "which was given it as an input and does not say whether to write into it" not in under.messages:
+        raise Failed(f"the report does not say so: {under.messages}")
+    kernels = ("--level=kernel", "--watch=0_AddF32Kernel,2/7_EndOperation/0_AddF32Kernel")
+    (block, *_) = told(site, model.watched(model.linked("watched-input"), *kernels))["blocks"]
+    expect_equal("changes by kernels", (2, 0, 0), (block["legal_changes"], block["doubtful_changes"], block["alarms"]))
+    return "one, as an input"
+
+
+#: $1 is the disk, $2 its size, $3 where to copy the results; the rest is the command. What is mounted goes with the name space.
+ON_A_SMALL_DISK = """
+mount -t tmpfs -o size="$2" tmpfs "$1" || exit 77
+disk=$1; kept=$3; shift 3
+"$@"; status=$?
+rm -f "$disk/filled"
+cp -r "$disk/output" "$kept" || exit 78
+exit $status
+"""
+
+
+def full_disk(site):
+    """The disk fills up while blocks are watched: the program goes on as ever. As long as events can be written, check sums are kept, and the
+    operator is still found."""
+    model = Model(site, 1)
+    program = model.linked("watched-overrun")
+    bare = model.bare(program)
+    # Less is left than others are to have; nothing is left; there never was enough.
+    for name, size, filled in (("nearly full", "300m", 60), ("full", "300m", 1000), ("small", "80m", 0)):
+        disk, kept = site.scratch / f"disk{size}{filled}", site.output()
+        disk.mkdir()
+        variables = site.toolkit.variables() | {"FILL_DISK": str(disk / "filled"), "FILL_MB": str(filled)}
+        command = [site.stage / "bin/msmemscope", f"--output={disk}/output", f"{WATCH},full-content", "--", *program]
+        space = ["unshare", "-m" if os.geteuid() == 0 else "-Urm", "sh", "-c", ON_A_SMALL_DISK, "sh", disk, size, kept]
+        under = observe(list(map(str, space + command)), kept, variables)
+        if under.status == 77:
+            raise Unavailable("no tmpfs can be mounted, neither as root nor in a name space of the user's own")
+        expect_equal(f"{name}: what the program printed", [bare], under.reports)
+        if "--watch with full-content may keep 4.0 GiB of each process, and" not in under.messages:
+            raise Failed(f"{name}: no warning before: {under.messages}")
+        if name == "full":
+            if " LOST; " not in under.messages or "the recording could not be written: No space left on device" not in under.messages:
+                raise Failed(f"{name}: not said: {under.messages}")
+            continue
+        expect_equal(f"{name}: status", 0, under.status)
+        if "the disk is nearly full: of watched blocks only check sums were kept from then on" not in under.messages:
+            raise Failed(f"{name}: not said: {under.messages}")
+        found = told(site, under)
+        expect_equal(f"{name}: alarms", {("StartOperation", 0): [([step(FAULT)], None, None)]}, alarms(found))
+    return "three disks"
 
 
 def files_of_the_manual(site):
@@ -293,6 +392,10 @@ CASES = [
     Case("watched: the operator of ATB that overruns", operator_of_atb),
     Case("watched: the kernel of ATB that overruns", kernel_of_atb),
     Case("watched: a write between operators", between_operators),
+    Case("watched: operators and kernels of ATB on their own streams", streams_of_atb),
+    Case("watched: a captured graph", captured_graph),
+    Case("watched: inputs of ATB", inputs_of_atb),
+    Case("watched: a disk that fills up", full_disk),
     Case("watched: files as in the manual", files_of_the_manual),
     Case("watched: wishes that cannot be granted", odd_wishes),
     Case("watched: examples of the manual", examples_of_the_manual),
