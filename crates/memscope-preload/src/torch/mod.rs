@@ -5,6 +5,7 @@
 //! loaded it, it calls a function that is hooked; a program that has it already, or that is not Python, is looked at when tracing
 //! begins and when it uses a device.
 mod observer;
+mod streams;
 
 use crate::hooks::EngineStub;
 use crate::original::{C10, Original, TORCH};
