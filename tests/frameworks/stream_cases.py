@@ -1,9 +1,12 @@
 """Operators of torch_npu on several streams: which one they are on, and what that means for memory that is held for nothing."""
 
+import json
+import os
+import subprocess
 from collections import Counter, namedtuple
 
 from environments import REPOSITORY, torch_npu
-from recording import analyze, expect_equal, record
+from recording import Failed, analyze, expect_equal, record
 from torch_cases import CURRENT, OLD
 
 PROGRAM = REPOSITORY / "tests/frameworks/workloads/two_streams.py"
@@ -18,6 +21,14 @@ def on_streams(rows, phase):
     return Counter((row.name, int(row.attributes["stream"], 16)) for row in rows if row.type == phase and "stream" in row.attributes)
 
 
+def bare(words, variables):
+    """What the program says where nobody records it."""
+    done = subprocess.run(list(map(str, words)), env=os.environ | variables, capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"the program without msmemscope: status {done.returncode}, {done.stderr[-1500:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 class Case(namedtuple("Case", "name versions")):
     def run(self, site):
         python = torch_npu(*self.versions)
@@ -25,14 +36,19 @@ class Case(namedtuple("Case", "name versions")):
         run = record(site.stage, site.output(), [python, PROGRAM], variables, "npu", OPTIONS)
         expect_equal(f"exit status ({run.messages[-1500:]})", 0, run.status)
         (report,) = run.reports
-        (process,) = run.processes
+        (process,) = [process for process in run.processes if process.number != report["child"]]
         rows = process.rows(0)
+        alone = bare([python, PROGRAM], variables)
+        answers = [(one["without_device"], one["child_status"]) for one in (alone, report)]
+        expect_equal("a thread without a device and a child, bare and recorded", answers[0], answers[1])
+        if report["without_device"] == 0:
+            raise Failed("the thread without a device has one")
         starts, ends = (on_streams(rows, phase) for phase in ("ATEN_START", "ATEN_END"))
         first, second = report["first"], report["second"]
         expect_equal("the default stream of both threads", report["default"], report["thread_default"])
         empty, add = "aten::empty.memory_format", "aten::add_.Tensor"
         # The very first, which zeroes, cannot be asked: nothing says that torch_npu is set up.
-        expected = {(add, report["default"]): 1, (empty, first): OTHERS + 2, (add, first): OTHERS + 4,
+        expected = {(add, report["default"]): 1, ("aten::zeros", report["default"]): 1, (empty, first): OTHERS + 2, (add, first): OTHERS + 4,
                     (empty, second): 2 * OTHERS + 1, (add, second): 2 * OTHERS + 2}
         expect_equal("streams of operators", Counter(expected), starts)
         expect_equal("streams of their ends", starts, ends)
