@@ -9,8 +9,9 @@ use crate::stack_text::StackTexts;
 use crate::tensor_words::TensorWords;
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
-    Access, AccessMode, Action, Annotation, BlockEvent, Device, DeviceRoom, KernelPhase, NoteEvent, NoteKind, Origin,
-    PageSize, Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, StreamHandle, TimestampNs,
+    Access, AccessMode, Action, BlockEvent, Device, DeviceRoom, Inefficiencies, KernelPhase, NoteEvent, NoteKind,
+    Origin, PageSize, Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, StreamHandle,
+    TimestampNs,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -108,14 +109,14 @@ fn push_origin<'a>(
 pub(crate) fn write_memory(
     router: &mut Router<'_>,
     event: &BlockEvent,
-    (sampled, found): (SampledUsage, Annotation),
+    (sampled, found): (SampledUsage, Inefficiencies),
     state: &State<'_>,
     texts: &mut StackTexts<'_>,
     time: TimestampNs,
     process: u32,
 ) -> Result<(), ExportError> {
-    let owner = state.owners.name(found.owner.unwrap_or(event.block.owner));
-    let inefficient = (!found.inefficiencies.is_none()).then(|| found.inefficiencies.to_string());
+    let owner = state.owners.name(event.block.owner);
+    let inefficient = (!found.is_none()).then(|| found.to_string());
     let attributes = memory_attributes(event, sampled, owner, inefficient.as_deref());
     let row = Row {
         id: event.at.event,

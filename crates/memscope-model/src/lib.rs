@@ -56,7 +56,7 @@ mod tests;
 mod trace;
 pub mod watch;
 
-pub use annotations::{Annotation, Annotations, Inefficiencies};
+pub use annotations::{Annotations, Inefficiencies};
 pub use directory::{FoundProcesses, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{

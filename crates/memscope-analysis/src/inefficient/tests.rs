@@ -111,8 +111,7 @@ impl Played {
     /// What was found of each block, in the order of the blocks.
     fn found(&mut self) -> Vec<(u64, Vec<&'static str>)> {
         let annotations = self.tally.take_annotations();
-        let mut found: Vec<_> =
-            annotations.iter().map(|(block, found)| (block.0, found.inefficiencies.words().collect())).collect();
+        let mut found: Vec<_> = annotations.iter().map(|(block, found)| (block.0, found.words().collect())).collect();
         found.sort_unstable();
         found
     }

@@ -6,7 +6,7 @@
 //! without an event; how host memory was pinned; frees of device memory that was never seen. The row that makes a database
 //! of a single row viewable reads as an additional start of tracing.
 use crate::summary::{Summary, summary, sums};
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, export_process, open};
+use memscope_dump::{Brand, ExportOptions, Format, Room, StackForm, export_process, open};
 use memscope_model::{Outcome, Process};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::{
@@ -279,19 +279,8 @@ fn both(directory: &Path, format: Format, brand: Brand, stacks: Option<StackForm
 
 fn of_files(directory: &Path, format: Format, brand: Brand, stacks: Option<StackForm>) -> Seen {
     let mut process = Process::open(directory).unwrap();
-    let options = ExportOptions {
-        format,
-        brand,
-        stacks,
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
-        annotations: None,
-    };
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
+    let options = ExportOptions { brand, stacks, ..ExportOptions::quiet(format, &room, &mut symbolizer) };
     export_process(&mut process, directory, options, &mut []).unwrap();
     // Else it would be read again.
     let aside = directory.with_file_name("spool");

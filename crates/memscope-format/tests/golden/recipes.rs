@@ -514,7 +514,8 @@ fn watch() -> SpoolBuilder {
         }
         let reason = WatchEnding::ALL[number as usize % WatchEnding::ALL.len()];
         spool.record(lane, ticks + 20, &Extended::WatchEnd { watch, reason });
-        let problem = WatchTrouble::ALL[number as usize % WatchTrouble::ALL.len()];
+        // Those there were when it was written.
+        let problem = WatchTrouble::ALL[number as usize % 5];
         spool.record(lane, ticks + 21, &Extended::WatchProblem { problem, value: size });
         ticks += 1000;
         if number == 6 {

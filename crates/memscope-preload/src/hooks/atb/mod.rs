@@ -74,7 +74,7 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
             }
             if watch::at_operators() {
                 let operator = watched_operator(WatchSource::AtbOperator, number, path, name);
-                let memory = Runtime::of_stream(stream);
+                let memory = Runtime::of_operator(number, stream);
                 watch::begins(guard, &operator, &|visit| each_watched_tensor(pack, visit), &memory);
             }
         }
@@ -91,7 +91,7 @@ pub(super) unsafe extern "C" fn executed(answer: usize, number: usize, entry: En
         if watch::at_operators() {
             let _errno = KeptErrno::keep();
             let operator = watched_operator(WatchSource::AtbOperator, number as u64, b"", b"");
-            watch::ends(guard, &operator, &|_| {}, &Runtime::of_last_stream());
+            watch::ends(guard, &operator, &|_| {}, &Runtime::of_ending_operator(number as u64));
         }
         let wanted = wanted();
         if wanted.operators || wanted.accesses {
@@ -157,14 +157,22 @@ pub(crate) fn current_device() -> LogicalDevice {
     known.map_or(LogicalDevice::UNKNOWN, LogicalDevice)
 }
 
-pub(super) unsafe extern "C" fn save_old(_: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
+pub(super) unsafe extern "C" fn save_old(stream: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
     // SAFETY: passed on.
-    unsafe { save(SaveOld::ORIGINAL, Abi::Old, kernel, path, entry) }
+    unsafe { save(SaveOld::ORIGINAL, Abi::Old, Kernel { stream, parameters: kernel }, path, entry) }
 }
 
-pub(super) unsafe extern "C" fn save_cxx11(_: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
+pub(super) unsafe extern "C" fn save_cxx11(stream: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
     // SAFETY: passed on.
-    unsafe { save(SaveCxx11::ORIGINAL, Abi::Cxx11, kernel, path, entry) }
+    unsafe { save(SaveCxx11::ORIGINAL, Abi::Cxx11, Kernel { stream, parameters: kernel }, path, entry) }
+}
+
+/// A kernel that is launched.
+#[derive(Clone, Copy)]
+struct Kernel {
+    stream: usize,
+    /// A `Mki::LaunchParam`.
+    parameters: usize,
 }
 
 /// `void atb::StoreUtil::SaveLaunchParam(void *stream, const Mki::LaunchParam &, const std::string &path)`, called before
@@ -172,7 +180,7 @@ pub(super) unsafe extern "C" fn save_cxx11(_: usize, kernel: usize, path: *const
 ///
 /// # Safety
 /// The arguments are ATB's own.
-unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize, entry: Entry) -> Next {
+unsafe fn save(original: &Original, abi: Abi, kernel: Kernel, path: *const usize, entry: Entry) -> Next {
     let wanted = wanted();
     if (wanted.kernels || wanted.kernel_accesses) && atb::is_traced() && !path.is_null() {
         recording(entry, |guard| {
@@ -184,7 +192,7 @@ unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize,
                 let device = current_device();
                 atb::kernel(guard, phase, device, path);
                 if wanted.kernel_accesses && phase == Phase::Start {
-                    access_kernel_tensors(guard, kernel, device);
+                    access_kernel_tensors(guard, kernel.parameters, device);
                 }
                 if watch::at_kernels() {
                     watch_kernel(guard, phase, kernel, path);
@@ -198,13 +206,14 @@ unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize,
 /// Its number is where its parameters are: they stay there while it is at work.
 ///
 /// # Safety
-/// `kernel` is a `Mki::LaunchParam`.
-unsafe fn watch_kernel(guard: &Guard<'_>, phase: Phase, kernel: usize, path: &[u8]) {
+/// `kernel` is ATB's own.
+unsafe fn watch_kernel(guard: &Guard<'_>, phase: Phase, kernel: Kernel, path: &[u8]) {
+    let Kernel { stream, parameters } = kernel;
     let side = if phase == Phase::Start { b"/before".as_slice() } else { b"/after" };
     let path = path.strip_suffix(side).unwrap_or(path);
     let name = path.iter().rposition(|byte| *byte == b'/').and_then(|at| path.get(at + 1..)).unwrap_or(path);
-    let operator = watched_operator(WatchSource::AtbKernel, kernel as u64, path, name);
-    let memory = Runtime::of_last_stream();
+    let operator = watched_operator(WatchSource::AtbKernel, parameters as u64, path, name);
+    let memory = Runtime::of_stream(stream);
     match phase {
         Phase::Start => {
             watch::begins(
@@ -217,7 +226,7 @@ unsafe fn watch_kernel(guard: &Guard<'_>, phase: Phase, kernel: usize, path: &[u
                         let Some(get) = get else { continue };
                         // SAFETY: the caller vouches for the kernel.
                         unsafe {
-                            let tensors = get(kernel);
+                            let tensors = get(parameters);
                             if !tensors.is_null() {
                                 each_kernel_tensor(tensors, |tensor| visit(watched_tensor(given, &tensor)));
                             }
