@@ -18,7 +18,8 @@ KINDS = ("early_allocation", "late_deallocation", "temporary_idleness")
 
 def on_streams(rows, phase):
     """The operators whose stream is known, by name and stream."""
-    return Counter((row.name, int(row.attributes["stream"], 16)) for row in rows if row.type == phase and "stream" in row.attributes)
+    known = [row for row in rows if row.type == phase and "stream" in row.attributes]
+    return Counter((row.name, int(row.attributes["stream"], 16)) for row in known)
 
 
 def bare(words, variables):
@@ -48,18 +49,19 @@ class Case(namedtuple("Case", "name versions")):
         expect_equal("the default stream of both threads", report["default"], report["thread_default"])
         empty, add = "aten::empty.memory_format", "aten::add_.Tensor"
         # The very first, which zeroes, cannot be asked: nothing says that torch_npu is set up.
-        expected = {(add, report["default"]): 1, ("aten::zeros", report["default"]): 1, (empty, first): OTHERS + 2, (add, first): OTHERS + 4,
+        expected = {(add, report["default"]): 1, ("aten::zeros", report["default"]): 1,
+                    (empty, first): OTHERS + 2, (add, first): OTHERS + 4,
                     (empty, second): 2 * OTHERS + 1, (add, second): 2 * OTHERS + 2}
         expect_equal("streams of operators", Counter(expected), starts)
         expect_equal("streams of their ends", starts, ends)
         # Of three blocks two are held for nothing while others of their stream are not; the third while another stream works.
-        sources = (run.output, process.files["0"])
-        found = [analyze(site.stage, [source], "inefficient", f"--idle-threshold={THRESHOLD}")[0]["inefficient"] for source in sources]
+        options = ("inefficient", f"--idle-threshold={THRESHOLD}")
+        sources = (process.files["0"].parents[2], process.files["0"])
+        found = [analyze(site.stage, [source], *options)[0]["inefficient"] for source in sources]
         told = sorted((one["type"], one["blocks"], one["worst"]["operators"]) for one in found[0]["inefficient"])
         expect_equal("findings", [(kind, 2, 42) for kind in KINDS], told)
         expect_equal("report of the file", found[0], found[1])
         return f"{sum(starts.values())} operators on three streams"
-
 
     def toolkit(self, site, python):
         return site.toolkit
