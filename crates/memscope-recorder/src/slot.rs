@@ -53,6 +53,8 @@ pub struct Slot {
     pub(crate) last_stream: usize,
     /// The outermost operator of torch that is at work on this thread.
     pub(crate) operator: OpenOperator,
+    /// Where torch was told last who listens to a call, for [`crate::aten`].
+    pub(crate) question: usize,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.
