@@ -352,7 +352,15 @@ def endings(site):
         under = record(site.stage, site.output(), [python, ENDINGS_WORKLOAD, device], variables, module,
                        ["--watch=,nothing,full-content", "--events=alloc,free,launch"])
         expect_equal("exit status", (0, ""), (under.status, under.messages[-2000:] if under.status else ""))
+        (report,) = under.reports
+        if not report["unmapped"].startswith("ValueError: 8 bytes at 0x10 cannot be read"):
+            raise Failed(f"{device}: an address that is not mapped: {report['unmapped']}")
         found = told(site, under)
+        if module == "npu":
+            expect_equal("the capture", (0, 0), (report["capture"]["began"], report["capture"]["ended"]))
+            expect_equal("looks that were left out", 2, found["not_looked"])
+            if not report["capture"]["refused"].startswith("MemScopeError: a graph is being captured"):
+                raise Failed(f"a block during a capture: {report['capture']['refused']}")
         expect_equal(f"{device}: alarms", {}, alarms(found))
         ended = [(block["name"], block["ended"]) for block in found["blocks"]]
         # Of a tensor the memory is not resized, but another is taken.

@@ -19,6 +19,24 @@ def tensor():
     return torch.zeros(1024).to(device)
 
 
+def refusal(*block, **more):
+    try:
+        msmemscope.watcher.watch(*block, **more)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def capture():
+    """While a graph is captured nothing is looked at, and no block of the device can be added; the capture goes well."""
+    acl, side, graph = ctypes.CDLL("libascendcl.so"), torch.npu.Stream(), ctypes.c_void_p()
+    stream = ctypes.c_void_p(side.npu_stream)
+    began = acl.aclmdlRICaptureBegin(stream, 0)
+    x.clone()
+    refused = refusal(x, name="x")
+    return {"began": began, "refused": refused, "ended": acl.aclmdlRICaptureEnd(stream, ctypes.byref(graph))}
+
+
 x, kept, freed, resized = torch.ones(64).to(device), [tensor(), tensor()], tensor(), tensor()
 for block in kept:
     msmemscope.watcher.watch(block, name="same")
@@ -43,7 +61,8 @@ x.clone()
 kept[1].add_(others[0])
 msmemscope.watcher.remove(kept[0])
 x.clone()
+captured = capture() if device != "cpu" else None
 msmemscope.watcher.remove(kept[1])
 if device != "cpu":
     torch.npu.synchronize()
-print(json.dumps({"others": len(others)}))
+print(json.dumps({"others": len(others), "unmapped": refusal(16, length=8, name="unmapped"), "capture": captured}))
