@@ -89,6 +89,7 @@ def config(
     call_stack: Optional[str] = None,
     analysis: Optional[str] = None,
     watch: Optional[str] = None,
+    watch_max_bytes: Optional[str] = None,
     output: Optional[str] = None,
     output_path: Optional[str] = None,
     data_format: Optional[str] = None,
@@ -98,7 +99,7 @@ def config(
 
     The keywords have the values of the command line's options: `device` (`"npu"`, `"npu:0,npu:1"`, `"cpu"`), `level` (`"op"`,
     `"kernel"`), `events` (`"alloc,free,launch,access"`, `"traceback"`), `call_stack` (`"c:20,python:10"`), `analysis` (`"leaks"`), `watch`,
-    `output` or `output_path` (a directory), `data_format` or `format` (`"csv"`, `"db"`). What is not given has its default;
+    `watch_max_bytes` (`"500M"`), `output` or `output_path` (a directory), `data_format` or `format` (`"csv"`, `"db"`). What is not given has its default;
     an empty text switches an item off. Every call begins from the defaults.
 
     Raises `ValueError` for a value that is not allowed, `TypeError` for one that is no text, and `MemScopeError` if the
@@ -111,6 +112,7 @@ def config(
         "call_stack": call_stack,
         "analysis": analysis,
         "watch": watch,
+        "watch_max_bytes": watch_max_bytes,
         "output": output,
         "output_path": output_path,
         "data_format": data_format,

@@ -28,6 +28,11 @@ REFUSED: Dict[str, Tuple[Dict[str, str], str]] = {
     ),
     "a format": ({"data_format": "xml"}, "bad value 'xml' for data_format; allowed: "),
     "the same under its other name": ({"format": "xml"}, "bad value 'xml' for data_format; allowed: "),
+    "a size": (
+        {"watch": "a,b,full-content", "watch_max_bytes": "much"},
+        "bad value 'much' for watch_max_bytes; allowed: a number of bytes, e.g. 500M or 2G",
+    ),
+    "no bytes at all": ({"watch_max_bytes": "0"}, "bad value '0' for watch_max_bytes: out of range; allowed: a number of bytes, e.g. 500M or 2G"),
     "an analysis": ({"analysis": "leak"}, "bad value 'leak' for analysis; allowed: leaks, "),
     "two names for one thing": ({"output": "a", "output_path": "b"}, "output and output_path are the same; give one of them"),
 }
@@ -55,9 +60,9 @@ class Config(RecordedCase):
             import warnings, msmemscope
             warnings.simplefilter("ignore", msmemscope.MemScopeWarning)
             msmemscope.config()
-            msmemscope.config(call_stack="", events="", analysis="", level="", watch="")
+            msmemscope.config(call_stack="", events="", analysis="", level="", watch="", watch_max_bytes="")
             msmemscope.config(call_stack="c:10,python:5", events="launch,alloc,free", level="0", device="npu",
-                              analysis="leaks,decompose", watch="op0,op1,full-content", data_format="db", output=output)
+                              analysis="leaks,decompose", watch="op0,op1,full-content", watch_max_bytes="64M", data_format="db", output=output)
             msmemscope.config(device="npu:0，npu:31", format="csv", output_path=output)
             print("accepted")
             """

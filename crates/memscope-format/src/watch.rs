@@ -88,6 +88,8 @@ choices! {
         NoFile = 3,
         /// The start operator has no output to watch.
         NoOutputs = 4,
+        /// A graph was being captured at an end of an operator: nothing was looked at; the value is how many blocks were not.
+        Captured = 5,
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Slot {
     /// The runtime is at work for [`crate::watch`].
     pub(crate) calling_runtime: bool,
     pub(crate) in_named_kernel: bool,
+    /// The operator of ATB that began last, and its stream.
+    pub(crate) stream_of: u64,
     pub(crate) last_stream: usize,
     /// The outermost operator of torch that is at work on this thread.
     pub(crate) operator: OpenOperator,

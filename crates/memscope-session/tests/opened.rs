@@ -1,6 +1,6 @@
 //! Events and blocks as columns, of recordings made to order and of the files exported from them.
 use memscope_dump::rows::Event;
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, export_process};
+use memscope_dump::{ExportOptions, Format, Room, StackForm, export_process};
 use memscope_model::{Device, Pool, Process};
 use memscope_session::opened::words::{EVENTS, POOLS, device_of_code, type_words};
 use memscope_session::opened::{
@@ -52,19 +52,9 @@ fn training(root: &Path) -> PathBuf {
 fn exported(directory: &Path, root: &Path, format: Format) -> PathBuf {
     let target = root.join(format!("{format:?}")).join(directory.file_name().unwrap());
     std::fs::create_dir_all(&target).unwrap();
-    let options = ExportOptions {
-        format,
-        brand: Brand::MsMemScope,
-        stacks: Some(StackForm::Inline),
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
-        annotations: None,
-    };
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
+    let options =
+        ExportOptions { stacks: Some(StackForm::Inline), ..ExportOptions::quiet(format, &room, &mut symbolizer) };
     export_process(&mut Process::open(directory).unwrap(), &target, options, &mut []).unwrap();
     target
 }

@@ -31,5 +31,5 @@ pub mod version;
 
 pub use record_function::{Functions, RecordFunction, Torch};
 pub use schema::Schema;
-pub use tensor::{Place, Seen, Tensor, Use};
+pub use tensor::{PRIVATE_USE, Place, Seen, Tensor, Use};
 pub use text::Text;

@@ -38,6 +38,10 @@ memscope_hook::hooks! {
         aclrtHostRegisterV2(address: *mut c_void, size: u64, flag: u32) -> c_int, in ACL, else ACL_ABSENT
             => acl::host_register;
         aclrtHostUnregister(address: *mut c_void) -> c_int, in ACL, else ACL_ABSENT => acl::host_unregister;
+
+        rtStreamBeginCapture(stream: usize, mode: c_int) -> c_int, in RUNTIME, else RUNTIME_ABSENT => runtime::begin_capture;
+        rtStreamEndCapture(stream: usize, model: *mut *mut c_void) -> c_int, in RUNTIME, else RUNTIME_ABSENT
+            => runtime::end_capture;
     }
     plain {
         mlockall(flags: c_int) -> c_int, in LIBC, else FAILED => process::lock_all;

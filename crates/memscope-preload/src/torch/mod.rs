@@ -6,6 +6,7 @@
 //! begins and when it uses a device.
 mod listening;
 mod observer;
+mod streams;
 
 use crate::hooks::EngineStub;
 use crate::original::{C10, Original, TORCH};

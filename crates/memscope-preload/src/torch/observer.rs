@@ -4,7 +4,7 @@
 //! themselves. A composite operator is passed over, and so is one that is given tensors which stand for others (fake, functional,
 //! distributed, batched): what they call is what happens. So an operator is recorded once, however many dispatch modes it passes
 //! through.
-use super::{listening, observed};
+use super::{listening, observed, streams};
 use crate::hooks::atb::KeptErrno;
 use crate::recording::hidden;
 use crate::watched_memory::Runtime;
@@ -104,12 +104,14 @@ fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl Fn() ->
             return;
         }
     }
+    let is_wanted = LAUNCHES.load(Relaxed);
     let operator = Operator {
         place: call.address() + SUBJECT,
         name,
         device: given.device(),
+        stream: if is_wanted { given.stream() } else { streams::UNKNOWN },
         flags: if given.writes_later { WRITES_LATER } else { 0 },
-        is_wanted: LAUNCHES.load(Relaxed),
+        is_wanted,
     };
     hidden(|guard| {
         let sequence = aten::begin(guard, &operator, &text, |tensors| {
@@ -158,7 +160,7 @@ fn began_by_name(call: &RecordFunction<'_>) {
     let nothing = || Some(Facts::from_words([0; 4]));
     let Found::Known(name, _) = OPERATORS.find(key, || [0; 2], 0, nothing) else { return };
     let (place, device, is_wanted) = (call.address() + SUBJECT, LogicalDevice::UNKNOWN, LAUNCHES.load(Relaxed));
-    let operator = Operator { place, name, device, flags: 0, is_wanted };
+    let operator = Operator { place, name, device, stream: streams::UNKNOWN, flags: 0, is_wanted };
     hidden(|guard| aten::begin(guard, &operator, || text, |_| {}));
 }
 
@@ -249,6 +251,15 @@ impl Given {
             || if self.on_host && HOST.load(Relaxed) { LogicalDevice(HOST_DEVICE) } else { LogicalDevice::UNKNOWN };
         self.npu.unwrap_or_else(host)
     }
+
+    /// Nothing that runs on the host has one.
+    #[inline(always)]
+    fn stream(&self) -> u64 {
+        match self.npu {
+            None if self.on_host && HOST.load(Relaxed) => streams::UNKNOWN,
+            npu => streams::current(npu),
+        }
+    }
 }
 
 fn device_of(tensor: &Tensor<'_>) -> LogicalDevice {
@@ -261,8 +272,10 @@ fn device_of(tensor: &Tensor<'_>) -> LogicalDevice {
 #[inline(always)]
 fn tell(tensors: &mut Tensors<'_>, what: Option<Use>, seen: &Seen<'_>) {
     let (Some(what), Seen::Memory(tensor)) = (what, seen) else { return };
-    if tensor.place == Place::Host && !HOST.load(Relaxed) {
-        return;
+    match tensor.place {
+        Place::Host if !HOST.load(Relaxed) => return,
+        Place::Host => {}
+        Place::Npu(_) => streams::note(device_of(tensor)),
     }
     tensors.access(&Access {
         mode: match what {

@@ -52,7 +52,16 @@ std::string Runner::GetSaveTensorDir() const { return directory; }
 
 bool Runner::IsSaveTensor() const { return Probe::IsExecuteCountInRange(executions) && saveTensor; }
 
-void *Runner::GetExecuteStream(Context *context) const { return context; }
+Context::~Context() {}
+
+unsigned Runner::errors = 0;
+void *Runner::GetExecuteStream(Context *context) const {
+    if (dynamic_cast<const PluginRunner *>(this)) errors++;
+    return context ? context->stream : nullptr;
+}
+
+PluginRunner::PluginRunner() : Runner("PluginRunner") {}
+Status PluginRunner::ExecuteImpl(RunnerVariantPack &) { return 0; }
 
 static Mki::Tensor of_kernel(const Tensor &tensor) {
     Mki::Tensor copy;

@@ -58,7 +58,13 @@ struct Tensor {
     uint64_t dataSize = 0;
 };
 
-class Context;
+/* What streams operators use. */
+class Context {
+public:
+    explicit Context(void *stream) : stream(stream) {}
+    virtual ~Context();
+    void *stream;
+};
 
 struct RunnerVariantPack {
     SVector<Tensor> inTensors, outTensors;
@@ -105,6 +111,8 @@ public:
     std::string GetSaveTensorDir() const;
     bool IsSaveTensor() const;
     void *GetExecuteStream(Context *context) const;
+    /* Errors that it logged. */
+    static unsigned errors;
 
 protected:
     virtual Status ExecuteImpl(RunnerVariantPack &pack) = 0;
@@ -115,5 +123,14 @@ private:
     std::string name, operation, directory;
     bool saveTensor = false;
     uint64_t executions = 0, kernels = 0;
+};
+
+/* Of an operation that is not ATB's own: it has no stream that ATB knows. */
+class PluginRunner : public Runner {
+public:
+    PluginRunner();
+
+protected:
+    Status ExecuteImpl(RunnerVariantPack &pack) override;
 };
 }

@@ -13,6 +13,7 @@ int aclInit(const char *);
 int aclrtSetDevice(int32_t);
 int aclrtMallocAlign32(void **, size_t, int);
 int aclrtFree(void *);
+int aclrtCreateStream(void **);
 void *mstxDomainCreateA(const char *);
 void *mstxMemHeapRegister(void *, const void *);
 void mstxMemHeapUnregister(void *, void *);
@@ -135,9 +136,10 @@ static void *block(size_t size) {
 }
 
 /* An operator whose tensors are all in one block. */
-static void use(void *memory, int times = 1) {
+static void use(void *memory, atb::Context *context, int times = 1) {
     float *left = static_cast<float *>(memory);
     atb::RunnerVariantPack pack;
+    pack.context = context;
     pack.inTensors.push_back(tensor(left, ROWS, COLUMNS));
     pack.inTensors.push_back(tensor(left + 256, ROWS, COLUMNS));
     pack.outTensors.push_back(tensor(left + 512, ROWS, COLUMNS));
@@ -146,21 +148,49 @@ static void use(void *memory, int times = 1) {
     for (int i = 1; i < times; i++) add.Execute(pack);
 }
 
-/* One block is allocated too early, not used for long, and freed too late; the others are not. */
-static void waste() {
+/* One block is allocated too early, not used for long, and freed too late; the others are not, and are used by others. */
+static void *waste(atb::Context *wasting = nullptr, atb::Context *others = nullptr) {
     void *before = block(SMALL), *wasted = block(LARGE);
-    use(before);
+    use(before, others);
     check("aclrtFree", aclrtFree(before));
-    use(wasted);
+    use(wasted, wasting);
     void *busy = block(SMALL);
-    use(busy, MANY);
+    use(busy, others, MANY);
     check("aclrtFree", aclrtFree(busy));
-    use(wasted);
+    use(wasted, wasting);
     void *after = block(SMALL);
-    use(after);
+    use(after, others);
     check("aclrtFree", aclrtFree(wasted));
     check("aclrtFree", aclrtFree(after));
-    std::printf("{\"wasted\": \"%p\"}\n", wasted);
+    return wasted;
+}
+
+/* The same on one stream and on two; an operator of a plugin, and one whose context is none. */
+static void streams() {
+    void *handles[2];
+    for (void *&handle : handles) check("aclrtCreateStream", aclrtCreateStream(&handle));
+    atb::Context first(handles[0]), second(handles[1]);
+    void *one = waste(&first, &first), *two = waste(&first, &second);
+    atb::RunnerVariantPack pack;
+    pack.context = &first;
+    atb::PluginRunner plugin;
+    plugin.SetRunnerInfo("PluginOperation", {7});
+    plugin.Setup("0_1");
+    plugin.Execute(pack);
+    static void *foreign[4] = {reinterpret_cast<void *>(0x18), nullptr, nullptr, nullptr};
+    for (void *context : {static_cast<void *>(foreign), reinterpret_cast<void *>(0x7)}) {
+        pack.context = static_cast<atb::Context *>(context);
+        Add add;
+        pack.inTensors.count = 0;
+        for (int i = 0; i < 2; i++) pack.inTensors.push_back(atb::Tensor());
+        pack.outTensors.count = 0;
+        pack.outTensors.push_back(atb::Tensor());
+        add.SetRunnerInfo("ForeignOperation", {7});
+        add.Setup("0_1");
+        add.Execute(pack);
+    }
+    std::printf("{\"first\": \"%p\", \"second\": \"%p\", \"one\": \"%p\", \"two\": \"%p\", \"errors\": %u}\n", handles[0],
+                handles[1], one, two, atb::Runner::errors);
 }
 
 static const int STEPS = 200, FAULT = 137, OWN_WRITE = 50, HOST_WRITE = 90;
@@ -252,7 +282,11 @@ extern "C" int run_model(const char *what) {
         return 0;
     }
     if (!std::strcmp(what, "waste")) {
-        waste();
+        std::printf("{\"wasted\": \"%p\"}\n", waste());
+        return 0;
+    }
+    if (!std::strcmp(what, "streams")) {
+        streams();
         return 0;
     }
     /* One block of the driver for all tensors, and one for the workspace, which ATB hands out again. */
