@@ -28,6 +28,7 @@ REFUSED: Dict[str, Tuple[Dict[str, str], str]] = {
     ),
     "a format": ({"data_format": "xml"}, "bad value 'xml' for data_format; allowed: "),
     "the same under its other name": ({"format": "xml"}, "bad value 'xml' for data_format; allowed: "),
+    "what cannot be written": ({"output": "caf\udce9"}, "bad value 'caf\\udce9' for output; allowed: text that can be written as UTF-8"),
     "a size": (
         {"watch": "a,b,full-content", "watch_max_bytes": "much"},
         "bad value 'much' for watch_max_bytes; allowed: a number of bytes, e.g. 500M or 2G",
@@ -53,6 +54,23 @@ class Config(RecordedCase):
             msmemscope.config("npu")  # type: ignore[call-arg]
         with self.assertRaises(TypeError):
             msmemscope.config(colour="red")  # type: ignore[call-arg]
+
+    def test_the_output_may_be_a_path_and_nothing_else_may(self) -> None:
+        ended = self.run_program(
+            """
+            import pathlib, msmemscope
+            msmemscope.config(device="cpu", output_path=pathlib.Path(output))
+            msmemscope.config(device="cpu", output=output)
+            msmemscope.start()
+            msmemscope.stop()
+            try:
+                msmemscope.config(device=pathlib.Path("cpu"))
+            except TypeError as error:
+                print(error)
+            """
+        )
+        self.assertEqual(ended.out.strip(), "device must be a str, not PosixPath")
+        self.assertTrue(self.rows())
 
     def test_the_words_of_the_manual_are_accepted(self) -> None:
         ended = self.run_program(

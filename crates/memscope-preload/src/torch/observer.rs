@@ -272,10 +272,8 @@ fn device_of(tensor: &Tensor<'_>) -> LogicalDevice {
 #[inline(always)]
 fn tell(tensors: &mut Tensors<'_>, what: Option<Use>, seen: &Seen<'_>) {
     let (Some(what), Seen::Memory(tensor)) = (what, seen) else { return };
-    match tensor.place {
-        Place::Host if !HOST.load(Relaxed) => return,
-        Place::Host => {}
-        Place::Npu(_) => streams::note(device_of(tensor)),
+    if tensor.place == Place::Host && !HOST.load(Relaxed) {
+        return;
     }
     tensors.access(&Access {
         mode: match what {
