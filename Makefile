@@ -88,6 +88,9 @@ bench: wheel sim ## Measure cost against the bare run and against peers
 	python3 bench/run.py
 
 fuzz: ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)
+	mkdir -p fuzz/corpus/object_file "$(DEMO)"
+	cc -g -O1 -o "$(DEMO)/leaky" demo/leaky.c
+	(printf '\20\20\0\0\0\0\0\0' && cat "$(DEMO)/leaky") > fuzz/corpus/object_file/program
 	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=60; done
 
 packages-build:

@@ -22,6 +22,7 @@ pub mod leaks;
 mod main_program;
 pub mod oom;
 mod point_in_time;
+pub mod python_code;
 mod step_spans;
 mod step_watch;
 mod time_bins;

@@ -599,3 +599,69 @@ fn between_marks_a_storage_is_told_once_too() {
     let leaks: Vec<_> = found[0].leaks.iter().map(|(block, _)| (block.pool, block.size)).collect();
     assert_eq!(leaks, [(Pool::PtaCaching, 100), (Pool::Host, 5)]);
 }
+
+/// A Python program: code in its main module is node 1, in an installed module that it imports node 3.
+fn python_process() -> (SpoolBuilder, LaneNumber) {
+    let mut spool = SpoolBuilder::new();
+    spool.process(7, 1).config("c=0;py=20;cpu=1;dir=/tmp");
+    let lane = spool.lane(7);
+    spool.code(lane, 0, "/me/a.py", "<module>", 1);
+    spool.code(lane, 1, "<frozen importlib._bootstrap>", "_find_and_load", 1);
+    spool.code(lane, 2, "/v/lib/python3.11/site-packages/torch/__init__.py", "<module>", 1);
+    spool.python_node(lane, 1, 0, 0, 0).python_node(lane, 2, 1, 1, 0).python_node(lane, 3, 2, 2, 0);
+    (spool, lane)
+}
+
+#[test]
+fn of_parts_of_the_time_the_last_is_over_before_main_returned() {
+    let (mut spool, lane) = python_process();
+    let address = |number: u64| 0x10_0000 + number * 0x1000;
+    for number in 1..=100 {
+        spool.alloc(lane, number * MILLISECOND, address(number), 64, 1);
+    }
+    // The interpreter takes itself apart.
+    spool.alloc(lane, 101 * MILLISECOND, 0x90_0000, 8, 0);
+    for number in 1..=100 {
+        spool.free(lane, 101 * MILLISECOND + number, address(number), 0);
+    }
+    spool.alloc(lane, 120 * MILLISECOND, 0x91_0000, 8, 0);
+    let report = leaks(&mut spool);
+    let leak = only(&report);
+    assert_eq!((leak.verdict, leak.blocks), (Verdict::Grows, 100), "{:?}", leak.live);
+    assert!(leak.live.is_sorted(), "{:?}", leak.live);
+}
+
+#[test]
+fn what_imports_bring_does_not_grow_and_does_not_hide_what_does() {
+    let (mut spool, lane) = python_process();
+    spool.alloc(lane, 1, 0x100, 64, 1);
+    for number in 1..=900 {
+        spool.alloc(lane, number * MILLISECOND, 0x100_0000 + number * 0x1000, 64, 3);
+    }
+    for number in 901..=1000 {
+        spool.alloc(lane, number * MILLISECOND, 0x100_0000 + number * 0x1000, 64, 1);
+    }
+    let report = leaks(&mut spool);
+    let verdicts: Vec<(u64, Verdict)> = judged(&report).iter().map(|leak| (leak.3, leak.1)).collect();
+    assert_eq!(verdicts, [(101, Verdict::Grows), (900, Verdict::Kept)]);
+    // Of a program that only imports there is nothing to tell.
+    let (mut spool, lane) = python_process();
+    for number in 1..=900 {
+        spool.alloc(lane, number * MILLISECOND, 0x100_0000 + number * 0x1000, 64, 3);
+    }
+    assert!(leaks(&mut spool).is_too_short());
+}
+
+/// In the middle of its work the program had to wait, for longer than it worked.
+#[test]
+fn a_leak_shows_in_the_work_where_time_is_uneven() {
+    let (mut spool, lane) = process();
+    for number in 1..=2000 {
+        let waited = if number > 700 { 200 * MILLISECOND } else { 0 };
+        let time = number * MILLISECOND / 20 + waited;
+        spool.alloc(lane, time, 0x10_0000 + number * 0x100, 64, 2);
+        spool.alloc(lane, time + 1, 0x1000, 640, 3);
+        spool.free(lane, time + 2, 0x1000, 0);
+    }
+    assert_eq!(only(&leaks(&mut spool)).verdict, Verdict::Grows);
+}

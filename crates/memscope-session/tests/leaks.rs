@@ -1,7 +1,7 @@
 //! The named report of leaks, of recordings made to order and of the files exported from them.
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, export_process};
+use memscope_dump::{ExportOptions, Format, Room, export_process};
 use memscope_model::Process;
-use memscope_session::analyze::leaks::check_leaks;
+use memscope_session::analyze::leaks::Marks;
 use memscope_session::analyze::{Analyzed, Detail, Kind, Lacking, Wishes, analyze, document};
 use memscope_session::views::layout::Layout;
 use memscope_symbols::Symbolizer;
@@ -36,19 +36,8 @@ fn written(spool: &mut SpoolBuilder, root: &Path) -> PathBuf {
 fn exported(directory: &Path, root: &Path, format: Format) -> PathBuf {
     let target = root.join(format!("{format:?}")).join(directory.file_name().unwrap());
     std::fs::create_dir_all(&target).unwrap();
-    let options = ExportOptions {
-        format,
-        brand: Brand::MsMemScope,
-        stacks: None,
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
-        annotations: None,
-    };
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
+    let options = ExportOptions::quiet(format, &room, &mut symbolizer);
     export_process(&mut Process::open(directory).unwrap(), &target, options, &mut []).unwrap();
     target
 }
@@ -62,6 +51,12 @@ fn told(analyzed: &Analyzed) -> Value {
 
 fn leaks(path: &Path) -> Value {
     told(&analyze(&[path.to_owned()], &[Kind::Leaks], &Wishes::default(), &mut |_| {}).unwrap())
+}
+
+/// Of what was allocated between marks.
+fn leaks_between_marks(path: &Path, text: &str, start: usize) -> Analyzed {
+    let wishes = Wishes { marks: Some(Marks { text: text.to_owned(), start }), ..Wishes::default() };
+    analyze(&[path.to_owned()], &[Kind::Leaks], &wishes, &mut |_| {}).unwrap()
 }
 
 fn lines(path: &Path, wishes: &Wishes, detail: Detail) -> String {
@@ -143,6 +138,31 @@ fn of_a_run_of_no_time_it_is_not_said_that_nothing_grows() {
     assert_eq!(brief, "");
 }
 
+/// Whoever looks at the report after a run wants to know, steps or not.
+#[test]
+fn without_steps_the_report_after_a_run_names_the_line_that_grows_or_says_that_none_does() {
+    const MILLISECOND: u64 = 1_000_000;
+    let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
+    let lane = script(&mut spool);
+    for number in 1..=100 {
+        spool.alloc(lane, number * MILLISECOND, 0x10_0000 + number * 64, 64, 3);
+    }
+    let brief = lines(&written(&mut spool, root.path()), &Wishes::default(), Detail::Brief);
+    let mut told = brief.lines();
+    let headline = told.next().unwrap_or_default();
+    assert!(headline.starts_with("leaks: 1 call site grows, over the time of the run"), "{brief}");
+    assert!(told.next().is_some_and(|row| row.starts_with("  grows   cpu HOST: 6.2 KiB in 100 blocks")), "{brief}");
+    assert!(told.next().is_some_and(|row| row.contains("/me/train.py: keep")), "{brief}");
+    assert_eq!(told.next(), None, "{brief}");
+    let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
+    let lane = script(&mut spool);
+    for number in 1..=100 {
+        spool.alloc(lane, number * MILLISECOND, 0x1000, 64, 3).free(lane, number * MILLISECOND + 9, 0x1000, 0);
+    }
+    let brief = lines(&written(&mut spool, root.path()), &Wishes::default(), Detail::Brief);
+    assert_eq!(brief.trim_end(), "leaks: nothing grows over the time of the run");
+}
+
 #[test]
 fn lines_name_what_grows_first_and_after_a_run_whether_anything_does() {
     let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
@@ -189,7 +209,7 @@ fn marks_are_found_in_recordings_files_and_directories_and_missing_ones_are_told
     let directory = written(&mut spool, root.path());
     let csv = exported(&directory, root.path(), Format::Csv);
     let db = exported(&directory, root.path(), Format::Db);
-    let expected = told(&check_leaks(&directory, "test", 1).unwrap());
+    let expected = told(&leaks_between_marks(&directory, "test", 1));
     let row = |leak: &Value| json!([leak["pool"], leak["bytes"], leak["site"], leak["addresses"]]);
     let rows: Vec<Value> = expected["leaks"].as_array().unwrap().iter().map(row).collect();
     let site = "/me/train.py: keep";
@@ -201,9 +221,9 @@ fn marks_are_found_in_recordings_files_and_directories_and_missing_ones_are_told
         files.find(|path| path.file_name().unwrap().to_string_lossy().starts_with("memscope_dump")).unwrap()
     };
     for path in [&csv, &db, &file(&csv), &file(&db)] {
-        assert_eq!(told(&check_leaks(path, "test", 1).unwrap())["leaks"], expected["leaks"], "{path:?}");
+        assert_eq!(told(&leaks_between_marks(path, "test", 1))["leaks"], expected["leaks"], "{path:?}");
     }
-    let missing = check_leaks(&csv, "test", 2).unwrap();
+    let missing = leaks_between_marks(&csv, "test", 2);
     let (_, conclusion) = &missing.processes[0].conclusions[0];
     let Err(Lacking(message)) = conclusion else { panic!("{conclusion:?}") };
     assert!(message.starts_with("there are 4 marks \"test\", and A, B and C are three, from number 2 on"), "{message}");

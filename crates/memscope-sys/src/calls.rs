@@ -94,14 +94,6 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize, Errno> {
     result(unsafe { syscall6(nr::READ, [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) })
 }
 
-/// One `pwrite` of `data` at `offset`.
-pub fn write_at(fd: Fd, data: &[u8], offset: u64) -> Result<usize, Errno> {
-    // SAFETY: the kernel only reads the borrowed bytes.
-    result(unsafe {
-        syscall6(nr::PWRITE64, [fd.0 as usize, data.as_ptr() as usize, data.len(), offset as usize, 0, 0])
-    })
-}
-
 /// One `pread` of as much of `buffer` as there is at `offset`.
 pub fn read_at(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     // SAFETY: the kernel writes at most `len` bytes into the exclusively borrowed buffer.

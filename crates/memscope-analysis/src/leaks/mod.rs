@@ -6,7 +6,7 @@
 //! since a leak in a line may come by many ways.
 //!
 //! Without steps the time of the run is cut into equal parts, whose ends take the place of the ends of steps, and all
-//! that is alive at the end is looked at.
+//! that is alive at the end is looked at. Time that Python programs spend on imports does not count.
 //!
 //! The end is when a Python program's own code has ended, where that is known: what follows takes the interpreter apart.
 //! What is freed by then is in no report, with one exception: sources that grew from step to step, all of which was freed
@@ -17,10 +17,12 @@
 //! Memory: live blocks (those of devices, and those that are freed after the end), sources, and for each source the steps
 //! in which something changed, at most 1024; of more steps, several share a place.
 mod between;
+mod imports;
 mod operators;
 mod report;
 mod row;
 mod run;
+mod run_clock;
 mod search;
 pub mod verdict;
 

@@ -35,8 +35,9 @@ pub struct LeakReport {
     /// Those that grew from step to step and freed all of it after the last one.
     pub freed_late: Vec<LeakSource>,
     peaks: Vec<((Device, Pool), u64)>,
-    /// Of rows.
+    /// Of rows by moments, and of those by parts of the work: none if there are steps.
     places: usize,
+    work_places: usize,
 }
 
 /// What the places of a row are.
@@ -83,6 +84,7 @@ pub struct LeakSource {
     /// Bytes alive at the end that were made before the first step, or when the user did not want to see it.
     older: u64,
     row: LiveRow,
+    work_row: LiveRow,
     /// Bytes by operator.
     operators: Vec<(NameId, u64)>,
     /// The largest, and others, at most twice [`LeakSource::BLOCKS`].
@@ -141,11 +143,13 @@ impl LeakReport {
 
     /// The verdict on sources, of one pool of one device, that are one thing to the user.
     pub fn together(&self, sources: &[&LeakSource]) -> SourcesTogether {
-        let (mut survivors, mut live) = (vec![0; self.places], vec![0; self.places]);
+        let (mut survivors, mut live, mut worked) =
+            (vec![0; self.places], vec![0; self.places], vec![0; self.work_places]);
         let mut operators: FxHashMap<NameId, u64> = FxHashMap::default();
         let mut largest: Vec<LeakedBlock> = Vec::new();
         for source in sources {
             source.row.add_to(&mut live);
+            source.work_row.add_to(&mut worked);
             for (place, bytes) in &source.survivors {
                 // Time goes on after the last whole part of it.
                 let place = (*place as usize).min(self.places.saturating_sub(1));
@@ -162,7 +166,7 @@ impl LeakReport {
         largest.truncate(LeakSource::BLOCKS);
         let peak = sources.first().map_or(0, |source| self.peak(source.device, source.pool));
         let older = sources.iter().map(|source| source.older).sum();
-        let course = Course { live: &live, survivors: &survivors, older, least: least_growth(peak) };
+        let course = Course { live: &live, worked: &worked, survivors: &survivors, older, least: least_growth(peak) };
         let (verdict, growth) = course.judge();
         let with_blocks = || sources.iter().filter(|source| source.blocks > 0);
         SourcesTogether {
@@ -194,6 +198,7 @@ pub(super) struct Builder {
     ids: FxHashMap<SourceKey, usize>,
     peaks: Vec<((Device, Pool), u64)>,
     moments: Moments,
+    work_places: usize,
     chosen: ChosenTime,
     end: Option<TimestampNs>,
 }
@@ -204,11 +209,12 @@ impl Builder {
         ids: FxHashMap<SourceKey, usize>,
         peaks: Vec<((Device, Pool), u64)>,
         moments: Moments,
+        work_places: usize,
         chosen: ChosenTime,
         end: Option<TimestampNs>,
     ) -> Builder {
-        let sources = sources.into_iter().map(|tally| LeakSource::new(tally.key, tally.row)).collect();
-        Builder { sources, ids, peaks, moments, chosen, end }
+        let sources = sources.into_iter().map(LeakSource::new).collect();
+        Builder { sources, ids, peaks, moments, work_places, chosen, end }
     }
 
     pub(super) fn survived(&mut self, block: &Block, operator: Option<NameId>) {
@@ -241,6 +247,7 @@ impl Builder {
             freed_late: Vec::new(),
             peaks: self.peaks,
             places,
+            work_places: if has_steps { 0 } else { self.work_places },
         };
         for mut source in self.sources {
             source.survivors.sort_unstable();
@@ -267,8 +274,8 @@ impl Builder {
 }
 
 impl LeakSource {
-    fn new(key: SourceKey, row: LiveRow) -> LeakSource {
-        let SourceKey { device, pool, stack, owner } = key;
+    fn new(tally: SourceTally) -> LeakSource {
+        let SourceKey { device, pool, stack, owner } = tally.key;
         LeakSource {
             device,
             pool,
@@ -280,7 +287,8 @@ impl LeakSource {
             last: 0,
             survivors: Vec::new(),
             older: 0,
-            row,
+            row: tally.track.row,
+            work_row: tally.work.row,
             operators: Vec::new(),
             largest: Vec::new(),
         }

@@ -22,6 +22,12 @@ impl Scale {
         moment >> self.shift
     }
 
+    /// How many places there are of the first `moments` of `all`. A place that has others of them, too, is none.
+    pub(super) fn places(self, moments: u32, all: u32) -> usize {
+        let whole = if moments < all { moments >> self.shift } else { moments.div_ceil(self.width()) };
+        whole as usize
+    }
+
     /// Moments of a place.
     pub(super) fn width(self) -> u32 {
         1 << self.shift

@@ -1,12 +1,13 @@
 //! The moments of a run at which memory is compared: the ends of its steps, or of equal parts of its time.
 use super::row::Scale;
+use super::run_clock::RunClock;
 use memscope_model::{StepId, StepSource, Steps, TimestampNs};
 
 /// The most places of a row: steps, and parts of the time.
 const MOST_STEPS: u32 = 1024;
 const MOST_PARTS: u32 = 64;
-/// The shortest part of the time, about a millisecond, as a power of two of nanoseconds.
-const PART_SHIFT: u32 = 20;
+/// The shortest part of the time, about an eighth of a millisecond, as a power of two of nanoseconds.
+const PART_SHIFT: u32 = 17;
 
 /// The moments so far. Time counts until the first step shows that there are steps.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub(super) struct Moments {
 
 #[derive(Clone, Debug)]
 enum Axis {
-    Time { start: Option<TimestampNs> },
+    Time(RunClock),
     Steps(StepEdges),
 }
 
@@ -46,16 +47,22 @@ pub(super) enum Turn {
 
 impl Default for Moments {
     fn default() -> Moments {
-        Moments { axis: Axis::Time { start: None }, scale: Scale::new(MOST_PARTS), passed: 0 }
+        Moments { axis: Axis::Time(RunClock::default()), scale: Scale::new(MOST_PARTS), passed: 0 }
     }
 }
 
 impl Moments {
-    /// Looks at the time and the steps of an event before it changes anything.
+    /// Looks at the time and the steps of an event before it changes anything; `is_import` if the event tells.
     #[inline]
-    pub(super) fn see(&mut self, event: u64, time: TimestampNs, steps: &Steps) -> Option<Turn> {
+    pub(super) fn see(
+        &mut self,
+        event: u64,
+        time: TimestampNs,
+        steps: &Steps,
+        is_import: Option<bool>,
+    ) -> Option<Turn> {
         match &mut self.axis {
-            Axis::Time { .. } if steps.source().is_some() => {
+            Axis::Time(_) if steps.source().is_some() => {
                 // What comes before the first mark is step 1.
                 let mut edges = StepEdges::default();
                 if steps.source() == Some(StepSource::Marks) {
@@ -66,9 +73,8 @@ impl Moments {
                 (self.scale, self.passed) = (Scale::new(MOST_STEPS), 0);
                 Some(Turn::Anew)
             }
-            Axis::Time { start } => {
-                let start = *start.get_or_insert(time);
-                let passed = moment_of(start, time);
+            Axis::Time(clock) => {
+                let passed = moment_of(clock.see(time, is_import));
                 (passed > self.passed).then_some(Turn::Passed(passed))
             }
             Axis::Steps(edges) => {
@@ -88,7 +94,7 @@ impl Moments {
     /// The number of steps that began.
     pub(super) fn steps(&self) -> usize {
         match &self.axis {
-            Axis::Time { .. } => 0,
+            Axis::Time(_) => 0,
             Axis::Steps(edges) => edges.starts.len(),
         }
     }
@@ -96,7 +102,7 @@ impl Moments {
     /// Nanoseconds of the time of a place, and when the first began.
     pub(super) fn time(&self) -> (TimestampNs, u64) {
         let start = match self.axis {
-            Axis::Time { start } => start.unwrap_or_default(),
+            Axis::Time(ref clock) => clock.start(),
             Axis::Steps(_) => TimestampNs::default(),
         };
         (start, u64::from(self.scale.width()) << PART_SHIFT)
@@ -105,18 +111,18 @@ impl Moments {
     /// How many places there are up to a time.
     pub(super) fn places(&self, until: Option<TimestampNs>) -> usize {
         let passed = match (&self.axis, until) {
-            (Axis::Time { start: Some(start) }, Some(until)) => self.passed.min(moment_of(*start, until)),
+            (Axis::Time(clock), Some(until)) => self.passed.min(moment_of(clock.read(until))),
             _ => self.passed,
         };
-        passed.checked_sub(1).map_or(0, |last| self.scale.place(last) as usize + 1)
+        self.scale.places(passed, self.passed)
     }
 
     /// Where something belongs that was made then.
     pub(super) fn of(&self, event: u64, time: TimestampNs) -> Made {
         match &self.axis {
-            Axis::Time { start } => {
+            Axis::Time(clock) => {
                 let last = self.passed.saturating_sub(1);
-                Made::In { moment: moment_of(start.unwrap_or_default(), time).min(last) }
+                Made::In { moment: moment_of(clock.read(time)).min(last) }
             }
             Axis::Steps(edges) => match edges.starts.partition_point(|start| *start <= event) {
                 0 => Made::Before,
@@ -124,6 +130,34 @@ impl Moments {
                 step => Made::In { moment: step as u32 - 1 },
             },
         }
+    }
+}
+
+/// A run's allocations, imports left out, in equal parts: how far a program has come with its work, whatever else the machine
+/// had to do meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    allocations: u64,
+    pub(super) scale: Scale,
+    pub(super) passed: u32,
+}
+
+/// Allocations of a moment, as a power of two.
+const WORK_SHIFT: u32 = 6;
+
+impl Default for Work {
+    fn default() -> Work {
+        Work { allocations: 0, scale: Scale::new(MOST_PARTS), passed: 0 }
+    }
+}
+
+impl Work {
+    /// One more; how many moments are over, if that is news.
+    #[inline]
+    pub(super) fn see(&mut self) -> Option<u32> {
+        self.allocations += 1;
+        let passed = u32::try_from(self.allocations >> WORK_SHIFT).unwrap_or(u32::MAX);
+        (passed > self.passed).then_some(passed)
     }
 }
 
@@ -138,8 +172,8 @@ pub(super) enum Made {
     TooLate,
 }
 
-fn moment_of(start: TimestampNs, time: TimestampNs) -> u32 {
-    u32::try_from(time.since(start) >> PART_SHIFT).unwrap_or(u32::MAX)
+fn moment_of(nanoseconds: u64) -> u32 {
+    u32::try_from(nanoseconds >> PART_SHIFT).unwrap_or(u32::MAX)
 }
 
 impl StepEdges {

@@ -1,8 +1,9 @@
 //! The sink.
+use super::imports::Imports;
 use super::operators::Operators;
 use super::report::{Builder, LeakReport, SourceKey};
-use super::row::LiveRow;
-use super::run::{Moments, Turn};
+use super::row::{LiveRow, Scale};
+use super::run::{Moments, Turn, Work};
 use crate::point_in_time::{PointInTime, Watch};
 use memscope_model::{
     Action, Block, BlockEvent, BlockId, Device, Moment, NameId, Outcome, Pool, Selection, State, Steps, TimestampNs,
@@ -20,6 +21,9 @@ pub struct LeakSearch {
     newest: Option<(SourceKey, usize)>,
     peaks: Vec<((Device, Pool), u64)>,
     moments: Moments,
+    /// Beside the moments, as long as there are no steps.
+    work: Work,
+    imports: Imports,
     operators: Operators,
     /// Blocks of the heap that storages of tensors lie in.
     carrying: FxHashSet<BlockId>,
@@ -34,6 +38,14 @@ pub struct LeakSearch {
 pub(super) struct SourceTally {
     pub(super) key: SourceKey,
     live: u64,
+    /// By moments, and by parts of the work.
+    pub(super) track: Track,
+    pub(super) work: Track,
+}
+
+/// What was alive along an axis.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Track {
     /// The row knows so many moments.
     told: u32,
     pub(super) row: LiveRow,
@@ -47,6 +59,8 @@ struct MainReturned {
     /// The first event after it.
     event: u64,
     time: TimestampNs,
+    /// How many parts of the work were over.
+    work: u32,
     /// Blocks that were alive then and have been freed since.
     freed: Vec<(Block, Option<NameId>)>,
 }
@@ -59,6 +73,8 @@ impl Default for LeakSearch {
             newest: None,
             peaks: Vec::new(),
             moments: Moments::default(),
+            work: Work::default(),
+            imports: Imports::default(),
             operators: Operators::default(),
             carrying: FxHashSet::default(),
             chosen: ChosenTime::default(),
@@ -72,7 +88,12 @@ impl TraceSink for LeakSearch {
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         match event {
             TraceEvent::Memory(event) => {
-                self.pass(&event.at, state.steps);
+                let is_import = self.is_import(event, state);
+                self.pass(&event.at, state.steps, is_import);
+                let is_work = event.action == Action::Malloc && is_import != Some(true) && !self.moments.has_steps();
+                if let Some(passed) = is_work.then(|| self.work.see()).flatten() {
+                    self.work_on(passed);
+                }
                 self.chosen.see(event);
                 // Without Python stacks it does not show.
                 if state.stacks.python_depth() > 0 {
@@ -81,7 +102,7 @@ impl TraceSink for LeakSearch {
                 self.feed(event, state);
             }
             TraceEvent::Note(note) => {
-                self.pass(&note.at, state.steps);
+                self.pass(&note.at, state.steps, None);
                 self.operators.see(note);
             }
             _ => {}
@@ -98,13 +119,15 @@ impl LeakSearch {
     /// The trace is over.
     pub fn finish(mut self, outcome: &Outcome) -> LeakReport {
         // A step that the last event ended.
-        self.pass(&Moment { event: u64::MAX, time: outcome.last_time, ..Moment::default() }, &outcome.steps);
+        self.pass(&Moment { event: u64::MAX, time: outcome.last_time, ..Moment::default() }, &outcome.steps, None);
         for source in &mut self.sources {
-            source.catch_up(&self.moments);
+            source.catch_up(&self.moments, &self.work);
         }
-        let LeakSearch { sources, ids, peaks, moments, operators, carrying, chosen, main_returned, .. } = self;
+        let LeakSearch { sources, ids, peaks, moments, work, operators, carrying, chosen, main_returned, .. } = self;
         let end = main_returned.as_ref().map(|main| main.time);
-        let mut builder = Builder::new(sources, ids, peaks, moments, chosen, end);
+        let work_until = main_returned.as_ref().map_or(work.passed, |main| main.work);
+        let work_places = work.scale.places(work_until, work.passed);
+        let mut builder = Builder::new(sources, ids, peaks, moments, work_places, chosen, end);
         let last = main_returned.as_ref().map_or(u64::MAX, |main| main.event);
         let live = outcome.live_blocks().filter(|block| block.made.event < last && !carrying.contains(&block.id));
         for block in live {
@@ -116,10 +139,17 @@ impl LeakSearch {
         builder.report()
     }
 
+    /// Whether modules are being imported, if the event tells: frees of the host have no stack.
+    #[inline]
+    fn is_import(&mut self, event: &BlockEvent, state: &State<'_>) -> Option<bool> {
+        let tells = event.action == Action::Malloc && state.stacks.python_depth() > 0 && !self.moments.has_steps();
+        tells.then(|| self.imports.contain(event.at.stack, state.stacks))
+    }
+
     /// Moments that are over before this one.
     #[inline]
-    fn pass(&mut self, at: &Moment, steps: &Steps) {
-        while let Some(turn) = self.moments.see(at.event, at.time, steps) {
+    fn pass(&mut self, at: &Moment, steps: &Steps, is_import: Option<bool>) {
+        while let Some(turn) = self.moments.see(at.event, at.time, steps, is_import) {
             self.turn(turn);
         }
     }
@@ -128,22 +158,35 @@ impl LeakSearch {
     fn turn(&mut self, turn: Turn) {
         match turn {
             Turn::Anew => {
+                self.work = Work::default();
                 for source in &mut self.sources {
-                    (source.row, source.told) = (LiveRow::default(), 0);
+                    (source.track, source.work) = (Track::default(), Track::default());
                 }
             }
             Turn::Passed(moments) => {
                 while self.moments.scale.is_full(moments) {
                     // Rows are told of the moments before by the old scale.
                     for source in &mut self.sources {
-                        source.catch_up(&self.moments);
-                        source.row.join();
+                        source.catch_up(&self.moments, &self.work);
+                        source.track.row.join();
                     }
                     self.moments.scale.widen();
                 }
                 self.moments.passed = moments;
             }
         }
+    }
+
+    /// So many parts of the work are over.
+    fn work_on(&mut self, passed: u32) {
+        while self.work.scale.is_full(passed) {
+            for source in &mut self.sources {
+                source.catch_up(&self.moments, &self.work);
+                source.work.row.join();
+            }
+            self.work.scale.widen();
+        }
+        self.work.passed = passed;
     }
 
     fn watch_main(&mut self, event: &BlockEvent, state: &State<'_>) {
@@ -154,6 +197,7 @@ impl LeakSearch {
                 coming,
                 event: event.at.event,
                 time: event.at.time,
+                work: self.work.passed,
                 freed: Vec::new(),
             });
         }
@@ -210,7 +254,7 @@ impl LeakSearch {
             _ => {
                 let sources = &mut self.sources;
                 let index = *self.ids.entry(key).or_insert_with(|| {
-                    sources.push(SourceTally { key, live: 0, told: 0, row: LiveRow::default() });
+                    sources.push(SourceTally { key, live: 0, track: Track::default(), work: Track::default() });
                     sources.len() - 1
                 });
                 self.newest = Some((key, index));
@@ -218,7 +262,7 @@ impl LeakSearch {
             }
         };
         let source = &mut self.sources[index];
-        source.catch_up(&self.moments);
+        source.catch_up(&self.moments, &self.work);
         source
     }
 }
@@ -226,10 +270,18 @@ impl LeakSearch {
 impl SourceTally {
     /// Nothing changed since the row was told last.
     #[inline]
-    fn catch_up(&mut self, moments: &Moments) {
-        if self.told < moments.passed {
-            self.row.hold(self.told, moments.passed, self.live, moments.scale);
-            self.told = moments.passed;
+    fn catch_up(&mut self, moments: &Moments, work: &Work) {
+        self.track.hold(moments.passed, self.live, moments.scale);
+        self.work.hold(work.passed, self.live, work.scale);
+    }
+}
+
+impl Track {
+    #[inline]
+    fn hold(&mut self, passed: u32, live: u64, scale: Scale) {
+        if self.told < passed {
+            self.row.hold(self.told, passed, live, scale);
+            self.told = passed;
         }
     }
 }

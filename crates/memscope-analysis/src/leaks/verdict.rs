@@ -20,6 +20,9 @@
 //!
 //! The second half of the run decides, where there are rises enough in it; else all of it but the first step, in which
 //! everything is new. A run of few steps must show a rise of about the same size in each of them.
+//!
+//! Without steps there is time, and a machine that has other things to do makes it uneven. So growth may also show in equal parts of
+//! the program's allocations, if in time it is at least no thing of the past: see [`growth_by_work`].
 
 /// What becomes of the memory of a source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -76,6 +79,8 @@ const SPARSE_RISES: usize = 4;
 const NEW_PART: u64 = 4;
 /// What grew so many times faster before is not growing any more.
 const SLACKENED: f64 = 1.5;
+/// The part of all growth that must come in the second half of the time, one over this.
+const LATE_PART: u64 = 5;
 /// How far from a straight line rises may be, as a part of the growth.
 const MOST_DEVIATION: f64 = 0.35;
 /// How many times its own unrest a source must have grown.
@@ -92,6 +97,8 @@ pub fn least_growth(peak_bytes: u64) -> u64 {
 pub struct Course<'c> {
     /// Bytes alive at each moment.
     pub live: &'c [u64],
+    /// The same at the ends of equal parts of the allocations, where there are no steps.
+    pub worked: &'c [u64],
     /// Bytes alive at the end, by the moment they were made before.
     pub survivors: &'c [u64],
     /// Bytes alive at the end that were made before the first step.
@@ -104,7 +111,8 @@ impl Course<'_> {
     pub fn judge(&self) -> (Verdict, Option<Growth>) {
         let survived: u64 = self.survivors.iter().sum();
         // What grew and was given back after the last step is no leak.
-        let growth = growth(self.live, self.least).filter(|growth| survived >= growth.bytes / 2);
+        let growth = growth(self.live, self.least).or_else(|| growth_by_work(self.live, self.worked, self.least));
+        let growth = growth.filter(|growth| survived >= growth.bytes / 2);
         match growth {
             Some(growth) => (Verdict::Grows, Some(growth)),
             None if self.most_replaced() > 0 && self.most_replaced() >= survived / 2 => (Verdict::Carried, None),
@@ -128,10 +136,7 @@ pub fn growth(live: &[u64], least: u64) -> Option<Growth> {
     if live.len() < FEWEST_MOMENTS {
         return None;
     }
-    let mut floor = live.to_vec();
-    for at in (0..floor.len() - 1).rev() {
-        floor[at] = floor[at].min(floor[at + 1]);
-    }
+    let floor = floor_of(live);
     let last = floor.len() - 1;
     if live.len() < SHORT_RUN {
         return short_growth(&floor, least);
@@ -147,6 +152,31 @@ pub fn growth(live: &[u64], least: u64) -> Option<Growth> {
         && deviation(&floor, &seen) <= MOST_DEVIATION
         && seen.bytes as f64 >= ABOVE_UNREST * unrest(live, &floor, &seen);
     grows.then_some(seen)
+}
+
+/// The growth that shows in equal parts of the allocations. A program that fills a table first and then computes without
+/// allocating fills it, by its allocations, up to the end: so in time it must have gone on in the last quarter of the run, and made
+/// a good part of the growth in its second half. Places are those of `live`.
+fn growth_by_work(live: &[u64], worked: &[u64], least: u64) -> Option<Growth> {
+    if live.len() < FEWEST_MOMENTS {
+        return None;
+    }
+    growth(worked, least)?;
+    let floor = floor_of(live);
+    let seen = window(&floor, (floor.len() - 1) / 2);
+    let newest = rises(&floor, seen.first).next_back()?;
+    let is_recent = seen.last - newest <= floor.len() / 4;
+    let all = floor[seen.last] - floor[0];
+    (is_recent && seen.bytes >= least.max(all / LATE_PART)).then_some(seen)
+}
+
+/// The least that was alive at each place or at any later one.
+fn floor_of(live: &[u64]) -> Vec<u64> {
+    let mut floor = live.to_vec();
+    for at in (1..floor.len()).rev() {
+        floor[at - 1] = floor[at - 1].min(floor[at]);
+    }
+    floor
 }
 
 fn window(floor: &[u64], first: usize) -> Growth {
@@ -330,7 +360,7 @@ mod tests {
     }
 
     fn judged(live: &[u64], survivors: &[u64]) -> Verdict {
-        Course { live, survivors, older: 0, least: 1 }.judge().0
+        Course { live, worked: &[], survivors, older: 0, least: 1 }.judge().0
     }
 
     #[test]
@@ -350,10 +380,37 @@ mod tests {
         assert_eq!(judged(&steps(50, |step| step * 8), &last_only(8)), Verdict::Carried);
     }
 
+    /// A machine with other things to do: the program stands still in the middle of its run, and shortly before its end.
+    #[test]
+    fn a_leak_of_a_program_that_had_to_wait_shows_in_its_work() {
+        let at_work = |time: u64| match time {
+            0..=15 => time,
+            16..=45 => 15,
+            46..=58 => time - 30,
+            _ => 28,
+        };
+        let live = steps(64, |time| at_work(time) * 1000);
+        assert!(!grows(&live));
+        let worked = steps(28, |part| part * 1000);
+        assert!(growth_by_work(&live, &worked, 1).is_some());
+    }
+
+    #[test]
+    fn a_table_that_is_filled_before_the_work_begins_does_not_grow_by_its_allocations() {
+        let worked = steps(64, |part| part * 1000);
+        for end in [1, 5, 20, 31, 40] {
+            let live = steps(64, |time| time.min(end) * 1000);
+            assert_eq!(growth_by_work(&live, &worked, 1), None, "filled at {end} of 64");
+        }
+        // A cache that allocates only for what it has not seen yet.
+        let cache = steps(64, |time| (64_000.0 * (1.0 - (-(time as f64) / 16.0).exp())) as u64);
+        assert_eq!(growth_by_work(&cache, &worked, 1), None);
+    }
+
     #[test]
     fn what_was_there_before_the_first_step_is_not_taken_for_replaced() {
         let survivors = [vec![64], vec![0; 49]].concat();
-        let course = Course { live: &[1064; 50], survivors: &survivors, older: 1000, least: 1 };
+        let course = Course { live: &[1064; 50], worked: &[], survivors: &survivors, older: 1000, least: 1 };
         assert_eq!(course.judge().0, Verdict::Kept);
     }
 

@@ -1,4 +1,5 @@
 //! What a frame is to the person who reads about it: code of their own, or one of the many hands memory passes through.
+use memscope_analysis::python_code::{self, is_import_machinery};
 use std::path::Path;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -18,10 +19,10 @@ pub enum Role {
 }
 
 pub(super) fn of_python(file: &str) -> Role {
-    if file.starts_with("<frozen importlib") || file.starts_with("<frozen zipimport") {
+    if is_import_machinery(file) {
         return Role::Import;
     }
-    if is_installed_python(file) { Role::Library } else { Role::Own }
+    if python_code::is_installed(file) { Role::Library } else { Role::Own }
 }
 
 /// `module` is the file name of the object; `source` the file its debug information names.
@@ -38,7 +39,7 @@ pub(super) fn of_native(function: &str, module: &Path, source: Option<&str>) -> 
     }
     let is_object = name.ends_with(".so") || name.contains(".so.");
     let installed =
-        is_object && (is_system(&module.to_string_lossy()) || is_installed_python(&module.to_string_lossy()));
+        is_object && (is_system(&module.to_string_lossy()) || python_code::is_installed(&module.to_string_lossy()));
     if installed || source.is_some_and(is_installed_source) { Role::Library } else { Role::Own }
 }
 
@@ -74,21 +75,6 @@ const OUTSETS: [&str; 9] = [
     "clone3",
     "__clone3",
 ];
-
-/// Code that was installed, not written for this program: packages, Python's own modules, those inside the interpreter.
-fn is_installed_python(file: &str) -> bool {
-    let mut folders = file.split('/').peekable();
-    while let Some(folder) = folders.next() {
-        let in_python =
-            |next: &&str| next.strip_prefix("python").is_some_and(|version| version.starts_with(['2', '3']));
-        match folder {
-            "site-packages" | "dist-packages" => return true,
-            "lib" | "lib64" if folders.peek().is_some_and(in_python) => return true,
-            _ => {}
-        }
-    }
-    file.starts_with("<frozen ") || file == "<__array_function__ internals>"
-}
 
 fn is_system(path: &str) -> bool {
     ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/lib/", "/usr/local/Ascend/", "["]
