@@ -1,5 +1,5 @@
 //! What the fuzz targets share: recordings on disk, and the whole way from a recording to both kinds of file.
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Exported, Format, Room, export_process};
+use memscope_dump::{ExportOptions, Exported, Format, Room, export_process};
 use memscope_format::layout::{PROCESS_HEADER_SIZE, PROCESS_MAGIC, VERSION, WINDOW_SIZE};
 use memscope_model::{Process, Status};
 use memscope_symbols::Symbolizer;
@@ -65,19 +65,8 @@ pub fn export_both(directory: &Path) {
 /// `None` if the recording cannot be read.
 pub fn export(directory: &Path, format: Format) -> Option<Exported> {
     let mut process = Process::open(directory).ok()?;
-    let options = ExportOptions {
-        format,
-        brand: Brand::MsMemScope,
-        stacks: None,
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
-        annotations: None,
-    };
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
+    let options = ExportOptions::quiet(format, &room, &mut symbolizer);
     export_process(&mut process, directory, options, &mut []).ok()
 }
 

@@ -3,7 +3,7 @@
 import os
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Dict, Optional, Type, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Type, Union
 
 from . import _native, _recording
 from ._native import MemScopeError
@@ -39,8 +39,8 @@ class record:
 
     _lock = threading.Lock()
 
-    def __init__(self, **settings: str) -> None:
-        self._settings: Dict[str, str] = settings
+    def __init__(self, **settings: "Union[str, os.PathLike[str]]") -> None:
+        self._settings: Dict[str, Any] = settings
         self._span = 0
         self._opened: Optional[_native.Recording] = None
         self._is_over = False

@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 from types import ModuleType
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Union
 
 from . import _native, _users_mstx
 from ._native import MemScopeError, Settings
@@ -16,6 +16,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 #: Keywords that have two names, and the one that the grammar knows.
 _SAME = {"output_path": "output", "format": "data_format"}
+_Path = Union[None, str, "os.PathLike[str]"]
 
 
 class MemScopeWarning(UserWarning):
@@ -26,7 +27,8 @@ class _Recording:
     """What is known before the recorder is in the process, and which recording has begun."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # A signal's handler may begin or end a span while this thread is about to.
+        self.lock = threading.RLock()
         self.brand = "msmemscope"
         self.words: Dict[str, str] = {}
         self.settings: Optional[Settings] = None
@@ -71,7 +73,7 @@ def _spare_threads() -> None:
 
 if sys.version_info[:2] == (3, 10):
     atexit.register(_spare_threads)
-os.register_at_fork(after_in_child=lambda: setattr(_recording, "lock", threading.Lock()))
+os.register_at_fork(after_in_child=lambda: setattr(_recording, "lock", threading.RLock()))
 
 
 def use_brand(name: str) -> None:
@@ -89,8 +91,9 @@ def config(
     call_stack: Optional[str] = None,
     analysis: Optional[str] = None,
     watch: Optional[str] = None,
-    output: Optional[str] = None,
-    output_path: Optional[str] = None,
+    watch_max_bytes: Optional[str] = None,
+    output: _Path = None,
+    output_path: _Path = None,
     data_format: Optional[str] = None,
     format: Optional[str] = None,
 ) -> None:
@@ -98,19 +101,20 @@ def config(
 
     The keywords have the values of the command line's options: `device` (`"npu"`, `"npu:0,npu:1"`, `"cpu"`), `level` (`"op"`,
     `"kernel"`), `events` (`"alloc,free,launch,access"`, `"traceback"`), `call_stack` (`"c:20,python:10"`), `analysis` (`"leaks"`), `watch`,
-    `output` or `output_path` (a directory), `data_format` or `format` (`"csv"`, `"db"`). What is not given has its default;
+    `watch_max_bytes` (`"500M"`), `output` or `output_path` (a directory), `data_format` or `format` (`"csv"`, `"db"`). What is not given has its default;
     an empty text switches an item off. Every call begins from the defaults.
 
     Raises `ValueError` for a value that is not allowed, `TypeError` for one that is no text, and `MemScopeError` if the
     recording has begun already and something else is asked for.
     """
-    given = {
+    given: Dict[str, _Path] = {
         "device": device,
         "level": level,
         "events": events,
         "call_stack": call_stack,
         "analysis": analysis,
         "watch": watch,
+        "watch_max_bytes": watch_max_bytes,
         "output": output,
         "output_path": output_path,
         "data_format": data_format,
@@ -132,15 +136,21 @@ def config(
     _warn(notes)
 
 
-def _checked(given: Dict[str, Optional[str]]) -> Dict[str, str]:
+def _checked(given: Dict[str, _Path]) -> Dict[str, str]:
     """The keywords that were given, each under one name."""
     words: Dict[str, str] = {}
     for key, value in given.items():
         if value is None:
             continue
+        name = _SAME.get(key, key)
+        if name == "output" and isinstance(value, os.PathLike):
+            value = os.fspath(value)
         if not isinstance(value, str):
             raise TypeError(f"{key} must be a str, not {type(value).__name__}")
-        name = _SAME.get(key, key)
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"bad value {value!r} for {key}; allowed: text that can be written as UTF-8") from None
         if name in words:
             raise ValueError(f"{name} and {key} are the same; give one of them")
         words[name] = value

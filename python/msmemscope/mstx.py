@@ -19,5 +19,10 @@ def range_start(message: str, stream: object = None) -> int:
 
 
 def range_end(range_id: int) -> None:
-    """Ends the range of this number."""
-    _native.range_end(range_id)
+    """Ends the range of this number, which `range_start` gave."""
+    try:
+        _native.range_end(range_id)
+    except TypeError:
+        raise TypeError(f"range_id must be an int, not {type(range_id).__name__}") from None
+    except OverflowError:
+        raise ValueError(f"bad value {range_id} for range_id; allowed: what range_start() gave") from None

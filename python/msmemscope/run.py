@@ -5,7 +5,7 @@ import json
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from . import _native
 from ._native import (
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _R = TypeVar("_R", bound=Report)
+_Thing = TypeVar("_Thing")
 #: One or several.
 Words = Union[None, str, int, Sequence[Union[str, int]]]
 #: Events in a batch: enough not to notice the batches, few enough for any memory.
@@ -157,15 +158,29 @@ def _times(value: Tuple[Optional[float], Optional[float]]) -> Tuple[Optional[flo
     return value[0], value[1]
 
 
-class Events:
-    """The events of a run, in their order, of one process after the other: those that files have as rows.
-
-    Iterate over it for one `Event` after the other, or over `batches()` for columns, which is two to three times as fast.
-    """
+class _Chosen(Generic[_Thing]):
+    """Things of a run that are read in batches: those that pass a filter."""
 
     def __init__(self, recording: Callable[[], Recording], filter: _Filter) -> None:
         self._recording = recording
         self._filter = filter
+
+    def batches(self, size: int = _BATCH) -> Iterator[Iterable[_Thing]]:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[_Thing]:
+        for batch in self.batches():
+            yield from batch
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._recording().path}>"
+
+
+class Events(_Chosen[Event]):
+    """The events of a run, in their order, of one process after the other: those that files have as rows.
+
+    Iterate over it for one `Event` after the other, or over `batches()` for columns, which is two to three times as fast.
+    """
 
     def filter(
         self,
@@ -184,29 +199,18 @@ class Events:
         """Columns of about `size` events at a time."""
         return iter(self._recording().events(self._filter.words(), size))
 
-    def __iter__(self) -> Iterator[Event]:
-        for batch in self.batches():
-            yield from batch
-
     def to_pandas(self) -> Any:
         """A `DataFrame` with a row for each event. Needs pandas."""
         from ._pandas import frame_of_events
 
         return frame_of_events(self.batches())
 
-    def __repr__(self) -> str:
-        return f"<Events of {self._recording().path}>"
 
-
-class Blocks:
+class Blocks(_Chosen[Block]):
     """The blocks of a run, in the order in which they were freed, at last those that were not; of one process after the other.
 
     Iterate over it for one `Block` after the other, or over `batches()` for columns.
     """
-
-    def __init__(self, recording: Callable[[], Recording], filter: _Filter) -> None:
-        self._recording = recording
-        self._filter = filter
 
     def filter(
         self,
@@ -224,18 +228,11 @@ class Blocks:
         """Columns of about `size` blocks at a time."""
         return iter(self._recording().blocks(self._filter.words(), size))
 
-    def __iter__(self) -> Iterator[Block]:
-        for batch in self.batches():
-            yield from batch
-
     def to_pandas(self) -> Any:
         """A `DataFrame` with a row for each block. Needs pandas."""
         from ._pandas import frame_of_blocks
 
         return frame_of_blocks(self.batches())
-
-    def __repr__(self) -> str:
-        return f"<Blocks of {self._recording().path}>"
 
 
 class Run:

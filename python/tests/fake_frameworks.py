@@ -44,12 +44,20 @@ VLLM_ASCEND_0_11: Dict[str, str] = {
     "vllm_ascend.worker.worker_v1": _methods("NPUWorker", "compile_or_warm_up_model", "load_model"),
 }
 
+_SAMPLING_RUNNER = (*_RUNNER, "sample_tokens")
+
+VLLM_ASCEND_0_12: Dict[str, str] = {
+    **VLLM_ASCEND_0_11,
+    "vllm_ascend": "__version__ = '0.12.0rc1'\n",
+    "vllm_ascend.worker.model_runner_v1": _methods("NPUModelRunner", *_SAMPLING_RUNNER),
+}
+
 VLLM_ASCEND_0_18: Dict[str, str] = {
     "vllm_ascend": "__version__ = '0.18.0'\n",
     "vllm_ascend.worker": "",
-    "vllm_ascend.worker.model_runner_v1": _methods("NPUModelRunner", *_RUNNER),
+    "vllm_ascend.worker.model_runner_v1": _methods("NPUModelRunner", *_SAMPLING_RUNNER),
     "vllm_ascend.worker.v2": "",
-    "vllm_ascend.worker.v2.model_runner": _methods("GPUModelRunner", *_RUNNER) + "class NPUModelRunner(GPUModelRunner): pass\n",
+    "vllm_ascend.worker.v2.model_runner": _methods("GPUModelRunner", *_SAMPLING_RUNNER) + "class NPUModelRunner(GPUModelRunner): pass\n",
     "vllm_ascend.worker.worker": _methods("NPUWorker", "compile_or_warm_up_model", "load_model"),
 }
 

@@ -15,6 +15,10 @@ PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 #: Longer than anything takes on the slowest machine: what is not done by then never will be.
 PATIENCE = 300
 
+# Shells start what is to run in the background with interrupts ignored, and so would all programs be that are started here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 class RecordedCase(unittest.TestCase):
     """A test with a directory of its own."""

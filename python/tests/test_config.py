@@ -28,6 +28,12 @@ REFUSED: Dict[str, Tuple[Dict[str, str], str]] = {
     ),
     "a format": ({"data_format": "xml"}, "bad value 'xml' for data_format; allowed: "),
     "the same under its other name": ({"format": "xml"}, "bad value 'xml' for data_format; allowed: "),
+    "what cannot be written": ({"output": "caf\udce9"}, "bad value 'caf\\udce9' for output; allowed: text that can be written as UTF-8"),
+    "a size": (
+        {"watch": "a,b,full-content", "watch_max_bytes": "much"},
+        "bad value 'much' for watch_max_bytes; allowed: a number of bytes, e.g. 500M or 2G",
+    ),
+    "no bytes at all": ({"watch_max_bytes": "0"}, "bad value '0' for watch_max_bytes: out of range; allowed: a number of bytes, e.g. 500M or 2G"),
     "an analysis": ({"analysis": "leak"}, "bad value 'leak' for analysis; allowed: leaks, "),
     "two names for one thing": ({"output": "a", "output_path": "b"}, "output and output_path are the same; give one of them"),
 }
@@ -49,15 +55,32 @@ class Config(RecordedCase):
         with self.assertRaises(TypeError):
             msmemscope.config(colour="red")  # type: ignore[call-arg]
 
+    def test_the_output_may_be_a_path_and_nothing_else_may(self) -> None:
+        ended = self.run_program(
+            """
+            import pathlib, msmemscope
+            msmemscope.config(device="cpu", output_path=pathlib.Path(output))
+            msmemscope.config(device="cpu", output=output)
+            msmemscope.start()
+            msmemscope.stop()
+            try:
+                msmemscope.config(device=pathlib.Path("cpu"))
+            except TypeError as error:
+                print(error)
+            """
+        )
+        self.assertEqual(ended.out.strip(), "device must be a str, not PosixPath")
+        self.assertTrue(self.rows())
+
     def test_the_words_of_the_manual_are_accepted(self) -> None:
         ended = self.run_program(
             """
             import warnings, msmemscope
             warnings.simplefilter("ignore", msmemscope.MemScopeWarning)
             msmemscope.config()
-            msmemscope.config(call_stack="", events="", analysis="", level="", watch="")
+            msmemscope.config(call_stack="", events="", analysis="", level="", watch="", watch_max_bytes="")
             msmemscope.config(call_stack="c:10,python:5", events="launch,alloc,free", level="0", device="npu",
-                              analysis="leaks,decompose", watch="op0,op1,full-content", data_format="db", output=output)
+                              analysis="leaks,decompose", watch="op0,op1,full-content", watch_max_bytes="64M", data_format="db", output=output)
             msmemscope.config(device="npu:0，npu:31", format="csv", output_path=output)
             print("accepted")
             """

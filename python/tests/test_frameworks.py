@@ -51,7 +51,7 @@ class Asking(HookedCase):
             (("pytorch", "newest", "fsdp2", "decompose"), "bad value for version: 'newest' is not a version"),
             (("pytorch", "2.7", "fsdp3", "decompose"), "bad value 'fsdp3' for component of pytorch; allowed: fsdp1, fsdp2"),
             (("pytorch", "2.7", "fsdp2", "snapshot"), "bad value 'snapshot' for hook_type: pytorch fsdp2 has only decompose"),
-            (("pytorch", "2.5.1", "fsdp2", "decompose"), "bad value '2.5.1' for version of pytorch fsdp2; known: 2.6-2.9, 2.10+, 2.12+"),
+            (("pytorch", "2.3.1", "fsdp2", "decompose"), "bad value '2.3.1' for version of pytorch fsdp2; known: 2.4-2.5, 2.6+, 2.6-2.9"),
             (("verl", "0.7.0", "TaskRunner", "decompose"), "has only snapshot"),
         ):
             with self.assertRaises(ValueError) as raised:
@@ -215,6 +215,7 @@ class VllmAscend(HookedCase):
     def test_every_phase_of_serving_has_its_label(self) -> None:
         for modules, version, worker in (
             (fake_frameworks.VLLM_ASCEND_0_11, "0.11.0", "worker_v1"),
+            (fake_frameworks.VLLM_ASCEND_0_12, "0.12.0rc1", "worker_v1"),
             (fake_frameworks.VLLM_ASCEND_0_18, "11.0", "worker"),
         ):
             with self.subTest(version):
@@ -224,6 +225,8 @@ class VllmAscend(HookedCase):
                 runner = self.load("vllm_ascend.worker.model_runner_v1").NPUModelRunner()
                 self.assertEqual(self.inside(runner.profile_run), "vllm@profile")
                 self.assertEqual(self.inside(lambda: runner.execute_model("input")), "vllm@serve")
+                if hasattr(runner, "sample_tokens"):
+                    self.assertEqual(self.inside(lambda: runner.sample_tokens("grammar")), "vllm@serve")
                 self.assertEqual(self.inside(runner.capture_model), "graph_pool")
                 npu_worker = self.load(f"vllm_ascend.worker.{worker}").NPUWorker()
                 self.assertEqual(self.inside(npu_worker.compile_or_warm_up_model), "vllm@warmup")

@@ -20,6 +20,29 @@ class Life(RecordedCase):
         """How many blocks of a bytearray of this size were recorded."""
         return sum(f"size:{size + 1}," in row["Attr"] for row in self.rows() if row["Event"] == "MALLOC")
 
+    def test_a_handler_of_a_signal_may_call_what_it_interrupts(self) -> None:
+        ended = self.run_program(
+            """
+            import signal, msmemscope
+            from msmemscope import _recording
+            make = _recording.Settings
+            def interrupted(*arguments):
+                _recording.Settings = make
+                signal.raise_signal(signal.SIGUSR1)
+                return make(*arguments)
+            def handle(*_):
+                msmemscope.config(device="cpu", output=output)
+                print("handled")
+            signal.signal(signal.SIGUSR1, handle)
+            _recording.Settings = interrupted
+            msmemscope.config(device="cpu", output=output)
+            msmemscope.start()
+            kept = bytearray(800_000)
+            msmemscope.stop()
+            """
+        )
+        self.assertEqual((ended.out.strip(), self.made(800_000)), ("handled", 1))
+
     def test_64_threads_call_everything_at_once(self) -> None:
         self.run_program(
             """

@@ -4,6 +4,7 @@ import os
 import unittest
 from typing import List, Tuple
 
+from msmemscope import mstx
 from recorded import RecordedCase
 
 #: As the package of that name is used; its native part is a library of the same interface.
@@ -18,6 +19,17 @@ def range_start(message, stream=None):
 def range_end(range_id):
     library.mstxRangeEnd(ctypes.c_uint64(range_id))
 """
+
+
+class Numbers(unittest.TestCase):
+    def test_what_is_no_number_of_a_range_is_named(self) -> None:
+        for number, kind, message in (
+            ("1", TypeError, "range_id must be an int, not str"),
+            (-1, ValueError, "bad value -1 for range_id; allowed: what range_start.. gave"),
+            (1 << 64, ValueError, f"bad value {1 << 64} for range_id"),
+        ):
+            with self.assertRaisesRegex(kind, message):
+                mstx.range_end(number)  # type: ignore[arg-type]
 
 
 class Mstx(RecordedCase):

@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 import subprocess
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 from environments import REPOSITORY
-from recording import Failed, compare, expect_equal, record
+from recording import Failed, analyze, compare, expect_equal, record
 
 SOURCES = REPOSITORY / "tests/frameworks/programs/atb"
 DEVICE = 1
@@ -263,6 +264,35 @@ def memory_held_for_nothing(site, abi):
     return f"{len(expected)} findings"
 
 
+def streams(site, abi):
+    """As streams() of model.cpp does it: what other streams do neither is room nor time for a block."""
+    model = Model(site, abi)
+    program = model.linked("streams")
+    under = record(site.stage, site.output(), program, site.toolkit.variables(), "npu", ("--analysis=inefficient", EVERYTHING[1]))
+    expect_equal(f"exit status ({under.messages[-1500:]})", 0, under.status)
+    (report,) = under.reports
+    expect_equal("errors that ATB logged", 0, report["errors"])
+    (process,) = under.processes
+    rows = process.rows(DEVICE)
+    starts = [(row.name, int(row.attributes.get("stream", "0"), 16)) for row in rows if row.type == "ATB_START"]
+    ends = [(row.name, int(row.attributes.get("stream", "0"), 16)) for row in rows if row.type == "ATB_END"]
+    first, second = int(report["first"], 16), int(report["second"], 16)
+    others = 3003
+    expected = Counter({("AddOperation", first): others + 4, ("AddOperation", second): others, ("PluginOperation", 0): 1,
+                        ("ForeignOperation", 0): 2})
+    expect_equal("streams of operators", expected, Counter(starts))
+    expect_equal("streams of their ends", starts, ends)
+    held = [(row.address, kinds.group(1)) for row in rows if row.event == "MALLOC"
+            for kinds in re.finditer(r"inefficient_type:([a-z_,]*),page_type", row.cells["Attr"])]
+    # The driver hands out freed memory to whoever asks for it: an allocation outside of operators is one of any stream.
+    kinds = {"one": "early_allocation,late_deallocation,temporary_idleness", "two": "late_deallocation"}
+    expect_equal("blocks held for nothing", [(pointer(int(report[name], 16)), kinds[name]) for name in kinds], held)
+    sources = (under.output, process.files[str(DEVICE)])
+    reports = [analyze(site.stage, [source], "inefficient")[0]["inefficient"] for source in sources]
+    expect_equal("report of the file", reports[0], reports[1])
+    return f"{len(starts)} operators on two streams"
+
+
 def compared_with_itself(site, abi):
     """Two runs of the same model take the same memory, operator by operator."""
     model = Model(site, abi)
@@ -282,6 +312,7 @@ CHECKS = {
     "two runs, compared": compared_with_itself,
     "tensors that are really saved": tensors_are_still_saved,
     "memory held for nothing": memory_held_for_nothing,
+    "operators on two streams": streams,
     "whose operators have no name to ask for": without_texts,
     "whose kernels have no tensors to ask for": without_tensors,
 }

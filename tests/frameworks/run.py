@@ -28,6 +28,7 @@ import manual_cases
 import mindspore_cases
 import operator_cases
 import storage_cases
+import stream_cases
 import torch_cases
 import usage_cases
 import watch_cases
@@ -35,10 +36,10 @@ from environments import REPOSITORY, Toolkit, Unavailable, unpacked
 from recording import Failed
 
 QUICK = (device_cases.CASES + kernel_cases.CASES + atb_cases.CASES + torch_cases.CURRENT_CASES + operator_cases.CASES
-         + storage_cases.CASES + leak_cases.CASES + usage_cases.CASES + attached_cases.CASES + decompose_cases.CASES
+         + stream_cases.CASES + storage_cases.CASES + leak_cases.CASES + usage_cases.CASES + attached_cases.CASES + decompose_cases.CASES
          + manual_cases.CASES + watch_cases.CASES)
 FURTHER = (mindspore_cases.CASES + torch_cases.OLD_CASES + leak_cases.FURTHER_CASES + usage_cases.FURTHER_CASES
-           + attached_cases.FURTHER_CASES + decompose_cases.FURTHER_CASES)
+           + attached_cases.FURTHER_CASES + decompose_cases.FURTHER_CASES + stream_cases.FURTHER_CASES)
 SETS = {"quick": QUICK, "further": FURTHER, "all": QUICK + FURTHER}
 
 

@@ -3,11 +3,10 @@ use memscope_analysis::{
     Decomposition, DecompositionReport, DeviceDecomposition, DeviceMoment, Held, Holder, Making, OwnerNode,
     PointInTime, PoolDecomposition,
 };
-use memscope_model::{Annotations, BlockId, Device, Owners, Pool, Process, State, TraceEvent, TraceSink, TraceSource};
+use memscope_model::{Device, Pool, Process, TraceSource};
 use memscope_testkit::{EPOCH, HOST_DEVICE, Space, SpoolBuilder, SystemKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 fn run(spool: &mut SpoolBuilder, mut decomposition: Decomposition) -> DecompositionReport {
     let directory = tempfile::tempdir().unwrap();
@@ -119,62 +118,6 @@ fn only_the_chosen_time_has_a_peak_and_steps() {
         Some((EPOCH.later_by(6), vec![(Pool::Host, 10, None)]))
     );
     assert_eq!(cpu.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [2]);
-}
-
-#[test]
-fn owners_of_an_earlier_pass_count_from_the_beginning_of_their_blocks() {
-    let mut spool = SpoolBuilder::new();
-    let lane = spool.lane(1);
-    let pta = Space::PtaCaching;
-    spool.region(lane, 1, pta, 0, 0x1000, 100).region(lane, 2, pta, 0, 0x2000, 10).region(lane, 3, pta, 0, 0x3000, 1);
-    spool.device_free(lane, 4, pta, 0x1000, 0);
-    let mut labels = Annotations::default();
-    let hccl = Owners::default().find("CANN@HCCL").unwrap();
-    labels.set_owner(BlockId(1), hccl);
-    labels.set_owner(BlockId(2), hccl);
-    let report = run(&mut spool, Decomposition::at(Some(PointInTime::End)).with_labels(labels));
-    let npu = device(&report, Device::Npu(0));
-    let of = |moment: &Option<DeviceMoment>| owners(&moment.as_ref().unwrap().pools[0]);
-    assert_eq!(of(&npu.peak), [("CANN@HCCL".to_owned(), 110, 2), ("PTA".to_owned(), 1, 1)]);
-    assert_eq!(of(&npu.asked), [("CANN@HCCL".to_owned(), 10, 1), ("PTA".to_owned(), 1, 1)]);
-}
-
-/// Gives a block another owner when a mark comes.
-struct Labelling(Decomposition);
-
-impl TraceSink for Labelling {
-    fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
-        self.0.event(event, state)?;
-        if let TraceEvent::Note(_) = event {
-            let block = state.live_blocks()[0];
-            let hccl = state.owners.find("CANN@HCCL").expect("a module");
-            self.0.relabel(&block, hccl, state);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-#[test]
-fn a_live_block_moves_to_the_owner_it_is_given_and_ends_there() {
-    let mut spool = SpoolBuilder::new();
-    let lane = spool.lane(1);
-    let pta = Space::PtaCaching;
-    spool.region(lane, 1, pta, 0, 0x1000, 100).region(lane, 2, pta, 0, 0x2000, 10).mark(lane, 3, "label");
-    spool.region(lane, 4, pta, 0, 0x3000, 5).device_free(lane, 5, pta, 0x1000, 0);
-    let directory = tempfile::tempdir().unwrap();
-    spool.write(directory.path()).unwrap();
-    for (at, expected) in [
-        (PointInTime::Time(EPOCH.later_by(2)), vec![("PTA".to_owned(), 110, 2)]),
-        (PointInTime::Peak, vec![("CANN@HCCL".to_owned(), 100, 1), ("PTA".to_owned(), 15, 2)]),
-        (PointInTime::End, vec![("PTA".to_owned(), 15, 2)]),
-    ] {
-        let mut labelling = Labelling(Decomposition::at(Some(at)));
-        let outcome = Process::open(directory.path()).unwrap().run(&mut [&mut labelling], &mut |_| {}).unwrap();
-        let report = labelling.0.finish(&outcome);
-        let npu = device(&report, Device::Npu(0));
-        let moment = if at == PointInTime::Peak { &npu.peak } else { &npu.asked };
-        assert_eq!(owners(&moment.as_ref().unwrap().pools[0]), expected, "{at:?}");
-    }
 }
 
 /// Owners with bytes and blocks, by pool.

@@ -102,7 +102,7 @@ fn refuse_mistyped_command(words: &ProgramWords, brand: Brand) -> Result<(), Usa
 }
 
 fn foreign_to_runs(option: &GivenOption) -> UsageError {
-    let of = |spec: &&SubCommandSpec| spec.options.contains(&option.id);
+    let of = |spec: &&SubCommandSpec| spec.takes(option.id);
     let commands: Vec<&str> = SUB_COMMANDS.iter().filter(of).map(|spec| spec.name).collect();
     UsageError::ViewOption { option: option.spelling.clone(), commands: commands.join(", ") }
 }
@@ -114,8 +114,8 @@ fn sub_command(
     draft: &Draft,
     brand: Brand,
 ) -> Result<Intent, UsageError> {
-    if let Some(foreign) = given.iter().find(|option| !spec.options.contains(&option.id)) {
-        let allowed: Vec<String> = spec.options.iter().map(|id| options::option(*id).spelling()).collect();
+    if let Some(foreign) = given.iter().find(|option| !spec.takes(option.id)) {
+        let allowed: Vec<String> = spec.options().map(options::OptionSpec::spelling).collect();
         let option = foreign.spelling.clone();
         return Err(UsageError::ForeignOption { option, command: spec.name, allowed: allowed.join(", ") });
     }

@@ -3,7 +3,7 @@
 //! Half of the events are allocations, two threads take turns, and with `stacks` each event has one of that many stacks
 //! of twenty unknown frames and ten Python frames.
 #![allow(clippy::print_stdout, reason = "an example reports to its user")]
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, export_process};
+use memscope_dump::{ExportOptions, Format, Room, export_process};
 use memscope_model::Process;
 use memscope_symbols::Symbolizer;
 use memscope_testkit::SpoolBuilder;
@@ -89,19 +89,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for format in [Format::Csv, Format::Db] {
         let cost = Cost::begin();
         let mut process = Process::open(&directory)?;
-        let options = ExportOptions {
-            format,
-            brand: Brand::MsMemScope,
-            stacks: None,
-            dump_events: DumpEvents::ALL,
-            room: &Room::default(),
-            notice: &mut |_| {},
-            progress: &mut |_| {},
-            cancel: None,
-            symbolizer: &mut Symbolizer::new(),
-            usage: None,
-            annotations: None,
-        };
+        let (room, mut symbolizer) = (Room::default(), Symbolizer::new());
+        let options = ExportOptions::quiet(format, &room, &mut symbolizer);
         let exported = export_process(&mut process, &directory, options, &mut [])?;
         let size = exported.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len())).sum::<u64>();
         println!("{format:?}: {} rows, {:.1} MB, {cost}", exported.rows, size as f64 / 1e6);

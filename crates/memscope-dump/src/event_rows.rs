@@ -9,8 +9,9 @@ use crate::stack_text::StackTexts;
 use crate::tensor_words::TensorWords;
 use crate::{SampledUsage, UsageLookup};
 use memscope_model::{
-    Access, AccessMode, Action, Annotation, BlockEvent, Device, DeviceRoom, KernelPhase, NoteEvent, NoteKind, Origin,
-    PageSize, Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, TimestampNs,
+    Access, AccessMode, Action, BlockEvent, Device, DeviceRoom, Inefficiencies, KernelPhase, NoteEvent, NoteKind,
+    Origin, PageSize, Phase, Pool, RefusalList, Selection, SnapshotMemory, StackId, Stacks, State, StreamHandle,
+    TimestampNs,
 };
 
 /// The attributes of one row, gathered without a heap.
@@ -108,14 +109,14 @@ fn push_origin<'a>(
 pub(crate) fn write_memory(
     router: &mut Router<'_>,
     event: &BlockEvent,
-    (sampled, found): (SampledUsage, Annotation),
+    (sampled, found): (SampledUsage, Inefficiencies),
     state: &State<'_>,
     texts: &mut StackTexts<'_>,
     time: TimestampNs,
     process: u32,
 ) -> Result<(), ExportError> {
-    let owner = state.owners.name(found.owner.unwrap_or(event.block.owner));
-    let inefficient = (!found.inefficiencies.is_none()).then(|| found.inefficiencies.to_string());
+    let owner = state.owners.name(event.block.owner);
+    let inefficient = (!found.is_none()).then(|| found.to_string());
     let attributes = memory_attributes(event, sampled, owner, inefficient.as_deref());
     let row = Row {
         id: event.at.event,
@@ -207,13 +208,15 @@ pub(crate) fn write_note(
             attributes.push(key::PATH, Value::Text(operator.path.unwrap_or(NOT_APPLICABLE)));
             attributes.push(key::WORKSPACE, Value::Address(operator.workspace.0));
             attributes.push(key::WORKSPACE_SIZE, Value::Integer(operator.workspace_size));
+            push_stream(&mut attributes, operator.stream);
             let event_type = match phase {
                 Phase::Start => EventType::ATB_START,
                 Phase::End => EventType::ATB_END,
             };
             (Event::OpLaunch, event_type, operator.name.map(|name| name.text))
         }
-        NoteKind::AtenOperator { phase, name } => {
+        NoteKind::AtenOperator { phase, name, stream } => {
+            push_stream(&mut attributes, stream);
             let event_type = match phase {
                 Phase::Start => EventType::ATEN_START,
                 Phase::End => EventType::ATEN_END,
@@ -248,6 +251,13 @@ pub(crate) fn write_note(
         stack: StackCells::NONE,
     };
     router.write(&row, note.at.stack, &mut StackSource { stacks, texts })
+}
+
+/// The stream of an operator, where it is known.
+fn push_stream(attributes: &mut Attributes<'_>, stream: Option<StreamHandle>) {
+    if let Some(StreamHandle(handle)) = stream {
+        attributes.push(key::STREAM_HANDLE, Value::Address(handle));
+    }
 }
 
 /// Percentages as texts, with six decimals.

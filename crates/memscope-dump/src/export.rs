@@ -13,7 +13,7 @@ use crate::stack_text::StackTexts;
 use crate::watch_dump::WatchDump;
 use memscope_model::record_settings::{event, level};
 use memscope_model::{
-    Action, Annotation, Annotations, BlockEvent, Device, DeviceRoom, NoteEvent, NoteKind, Outcome, Pool, Process,
+    Action, Annotations, BlockEvent, Device, DeviceRoom, Inefficiencies, NoteEvent, NoteKind, Outcome, Pool, Process,
     PythonCall, Selection, State, TimestampNs, TraceEvent, TraceSink, TraceSource,
 };
 use memscope_symbols::Symbolizer;
@@ -130,6 +130,26 @@ pub struct ExportOptions<'a> {
     pub usage: Option<&'a UsageLookup<'a>>,
     /// What an earlier pass found out about blocks.
     pub annotations: Option<&'a Annotations>,
+}
+
+impl<'a> ExportOptions<'a> {
+    /// All there is, as the tool writes it unless told otherwise, and nobody listens.
+    pub fn quiet(format: Format, room: &'a Room, symbolizer: &'a mut Symbolizer) -> ExportOptions<'a> {
+        ExportOptions {
+            format,
+            brand: Brand::MsMemScope,
+            stacks: None,
+            dump_events: DumpEvents::ALL,
+            room,
+            // A closure that holds nothing is no memory: nothing is leaked.
+            notice: Box::leak(Box::new(|_| {})),
+            progress: Box::leak(Box::new(|_| {})),
+            cancel: None,
+            symbolizer,
+            usage: None,
+            annotations: None,
+        }
+    }
 }
 
 /// What was written.
@@ -330,7 +350,7 @@ impl<'a> Dump<'a> {
                 let sampled = sampled_usage(event, *usage);
                 let found = match (event.action, annotations) {
                     (Action::Malloc, Some(annotations)) => annotations.get(event.block.id),
-                    _ => Annotation::default(),
+                    _ => Inefficiencies::NONE,
                 };
                 write_memory(router, event, (sampled, found), state, texts, clock.next(event.at.time), *pid)
             }
@@ -462,18 +482,11 @@ mod tests {
         process.run(&mut [&mut dump], &mut |_| {}).unwrap();
         let estimates = dump.router.as_ref().unwrap().estimates();
         assert_eq!(estimates.len(), 1);
+        let room = Room::default();
         let options = ExportOptions {
-            format,
-            brand: Brand::MsMemScope,
             stacks: Some(stacks),
-            dump_events: DumpEvents::ALL,
-            room: &Room::default(),
             notice: &mut |text| panic!("{text}"),
-            progress: &mut |_| {},
-            cancel: None,
-            symbolizer: &mut Symbolizer::new(),
-            usage: None,
-            annotations: None,
+            ..ExportOptions::quiet(format, &room, &mut symbolizer)
         };
         let exported = export_process(&mut process, &directory, options, &mut []).unwrap();
         let dumps = exported.files.iter().filter(|file| !file.ends_with(CONFIG_FILE));

@@ -271,6 +271,8 @@ pub mod key {
     pub const RESERVED_RATE: &str = "reserved_rate";
     pub const STREAM: &str = "streamId";
     pub const TASK: &str = "taskId";
+    /// Of an operator, which the program tells by its handle; [`STREAM`] is a number of the runtime's.
+    pub const STREAM_HANDLE: &str = "stream";
     pub const PATH: &str = "path";
     pub const WORKSPACE: &str = "workspace_ptr";
     pub const WORKSPACE_SIZE: &str = "workspace_size";
@@ -314,6 +316,7 @@ pub mod key {
                 | RESERVED_RATE
                 | STREAM
                 | TASK
+                | STREAM_HANDLE
                 | PATH
                 | WORKSPACE
                 | WORKSPACE_SIZE

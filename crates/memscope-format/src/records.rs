@@ -48,6 +48,9 @@ macro_rules! records {
                 42 KERNEL_NAME KernelName { hash: u64 as Word, text: &'a [u8] as Name };
                 /// What an operator of Aten is called that goes by this number in this lane.
                 70 ATEN_NAME AtenName { id: u32 as Varint, text: &'a [u8] as Name };
+                /// Operators of ATB and Aten that begin in this lane from here on give their kernels to this stream, by the handle
+                /// the program has of it (`aclrtStream`); 0 if nobody knows.
+                74 STREAM Stream { handle: u64 as Word };
                 /// What the program calls a label or a function that goes by this number in this lane.
                 81 LABEL_NAME LabelName { id: u32 as Varint, text: &'a [u8] as Name };
                 /// What a function written in C, or a class of modules, is called that goes by this number in this lane; `owner` is

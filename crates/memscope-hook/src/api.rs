@@ -71,8 +71,8 @@ pub struct Api {
     /// Ends that. Answers [`calls::ENDED`] or [`calls::NOT_BEGUN`], where somebody else took its place with
     /// [`calls::TAKEN_OVER`].
     pub calls_end: unsafe extern "C" fn() -> u32,
-    /// Watches a block under a name, and answers the number of the watch, or [`WATCH_NOT_RECORDING`], [`WATCH_NO_MEMORY`] or
-    /// [`WATCH_TOO_MANY`].
+    /// Watches a block under a name, and answers the number of the watch, or [`WATCH_NOT_RECORDING`], [`WATCH_NO_MEMORY`],
+    /// [`WATCH_TOO_MANY`] or [`WATCH_CAPTURED`].
     pub watch: unsafe extern "C" fn(block: *const WatchedBlock, name: *const u8, length: usize) -> i64,
     /// How many blocks of exactly this place were watched, and are not any more.
     pub unwatch: extern "C" fn(address: u64, size: u64) -> u32,
@@ -148,6 +148,8 @@ pub const WATCH_NOT_RECORDING: i64 = -1;
 /// Nothing can be read there.
 pub const WATCH_NO_MEMORY: i64 = -2;
 pub const WATCH_TOO_MANY: i64 = -3;
+/// A graph is being captured, and memory of a device cannot be read.
+pub const WATCH_CAPTURED: i64 = -4;
 
 /// Who was refused host memory, as in the recording.
 pub mod host_call {

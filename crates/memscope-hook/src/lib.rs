@@ -23,8 +23,9 @@ mod stub;
 mod types;
 
 pub use api::{
-    ALREADY_BEGUN, API_VERSION, Api, Attachment, BEGUN, MSTX_PROBE, REFUSED, ToldMemory, WATCH_NO_MEMORY,
-    WATCH_NOT_RECORDING, WATCH_TOO_MANY, WATCHED_ANYWHERE, WATCHED_HOST, WatchedBlock, calls, host_call, label_level,
+    ALREADY_BEGUN, API_VERSION, Api, Attachment, BEGUN, MSTX_PROBE, REFUSED, ToldMemory, WATCH_CAPTURED,
+    WATCH_NO_MEMORY, WATCH_NOT_RECORDING, WATCH_TOO_MANY, WATCHED_ANYWHERE, WATCHED_HOST, WatchedBlock, calls,
+    host_call, label_level,
 };
 pub use types::{Answer, Callback, Entry, Word};
 #[doc(hidden)]

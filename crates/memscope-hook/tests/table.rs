@@ -97,6 +97,11 @@ thread_local! {
 }
 
 fn note(arguments: &[usize], entry: Entry) {
+    // The frame record that a stub makes on aarch64 says what the caller's frame pointer is.
+    if cfg!(target_arch = "aarch64") && entry.stack_pointer != 0 {
+        // SAFETY: the record is on our stack, and the stub's as long as the hook runs.
+        assert_eq!(unsafe { *(entry.stack_pointer as *const usize) }, entry.frame_pointer, "{arguments:?}: {entry:x?}");
+    }
     ENTERED.with(|entered| entered.borrow_mut().push((arguments.to_vec(), entry)));
 }
 

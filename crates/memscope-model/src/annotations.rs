@@ -1,7 +1,7 @@
 //! What is known of a block only later than its row: found in a first pass, written in a second.
 //!
 //! Numbers of blocks are the same in every pass over a trace. Only blocks that have something to be said of are kept.
-use crate::{BlockId, OwnerId};
+use crate::BlockId;
 use rustc_hash::FxHashMap;
 use std::fmt;
 
@@ -60,34 +60,17 @@ impl std::ops::BitOrAssign for Inefficiencies {
     }
 }
 
-/// What was found out about one block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Annotation {
-    /// By a label that came later than the block.
-    pub owner: Option<OwnerId>,
-    pub inefficiencies: Inefficiencies,
-}
-
-/// By block.
+/// What was found out about blocks.
 #[derive(Clone, Debug, Default)]
-pub struct Annotations(FxHashMap<BlockId, Annotation>);
+pub struct Annotations(FxHashMap<BlockId, Inefficiencies>);
 
 impl Annotations {
-    pub fn get(&self, block: BlockId) -> Annotation {
+    pub fn get(&self, block: BlockId) -> Inefficiencies {
         self.0.get(&block).copied().unwrap_or_default()
     }
 
-    pub fn set_owner(&mut self, block: BlockId, owner: OwnerId) {
-        self.0.entry(block).or_default().owner = Some(owner);
-    }
-
     pub fn add_inefficiencies(&mut self, block: BlockId, found: Inefficiencies) {
-        self.0.entry(block).or_default().inefficiencies |= found;
-    }
-
-    /// For whoever needs them only as long as the block lives.
-    pub fn forget(&mut self, block: BlockId) {
-        self.0.remove(&block);
+        *self.0.entry(block).or_default() |= found;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -95,8 +78,8 @@ impl Annotations {
     }
 
     /// In no order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (BlockId, Annotation)> + '_ {
-        self.0.iter().map(|(block, annotation)| (*block, *annotation))
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (BlockId, Inefficiencies)> + '_ {
+        self.0.iter().map(|(block, found)| (*block, *found))
     }
 }
 
@@ -109,15 +92,11 @@ mod tests {
         let mut annotations = Annotations::default();
         annotations.add_inefficiencies(BlockId(3), Inefficiencies::EARLY_ALLOCATION);
         annotations.add_inefficiencies(BlockId(3), Inefficiencies::TEMPORARY_IDLENESS);
-        annotations.set_owner(BlockId(3), OwnerId(7));
         let found = annotations.get(BlockId(3));
-        assert_eq!(found.owner, Some(OwnerId(7)));
-        assert!(found.inefficiencies.contains(Inefficiencies::TEMPORARY_IDLENESS));
-        assert!(!found.inefficiencies.contains(Inefficiencies::LATE_DEALLOCATION));
-        assert_eq!(annotations.get(BlockId(4)), Annotation::default());
+        assert!(found.contains(Inefficiencies::TEMPORARY_IDLENESS));
+        assert!(!found.contains(Inefficiencies::LATE_DEALLOCATION));
+        assert_eq!(annotations.get(BlockId(4)), Inefficiencies::NONE);
         assert_eq!(annotations.iter().map(|(block, _)| block).collect::<Vec<_>>(), [BlockId(3)]);
-        annotations.forget(BlockId(3));
-        assert_eq!((annotations.get(BlockId(3)), annotations.is_empty()), (Annotation::default(), true));
     }
 
     #[test]

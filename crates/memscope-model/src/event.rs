@@ -223,6 +223,7 @@ pub enum NoteKind<'e> {
     AtenOperator {
         phase: Phase,
         name: Option<Name<'e>>,
+        stream: Option<StreamHandle>,
     },
     Access(Access<'e>),
     /// A piece of code that the program wants to see among its functions begins or ends, on the thread of its moment.
@@ -295,6 +296,18 @@ pub enum KernelPhase {
     ExecuteEnd,
 }
 
+/// The stream of a device that kernels are given to, by the handle that the program has of it. Other than the number a device knows it
+/// by, it is known before anything is launched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StreamHandle(pub u64);
+
+impl StreamHandle {
+    /// 0 stands for none that is known.
+    pub fn known(handle: u64) -> Option<StreamHandle> {
+        (handle != 0).then_some(StreamHandle(handle))
+    }
+}
+
 /// What an operator of ATB was given. `None` is what ATB did not tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AtbOperator<'e> {
@@ -304,6 +317,7 @@ pub struct AtbOperator<'e> {
     pub workspace: DevAddr,
     /// Intermediate tensors included.
     pub workspace_size: u64,
+    pub stream: Option<StreamHandle>,
 }
 
 /// Whose tensor is accessed; decides what its type and format codes are called.

@@ -1,7 +1,7 @@
 //! One lane of the spool: where it stands, and what its numbers mean.
 use crate::python_calls::is_of_calls;
 use crate::stacks::{NodeId, Part};
-use crate::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks};
+use crate::{Code, CodeId, Frame, Module, ModuleId, StackId, Stacks, StreamHandle};
 use memscope_format::decode::{Definition, Event, FrameRecord, LaneCursor, Spool, SpoolError, StackRef, TensorShape};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -112,6 +112,11 @@ impl Lane {
         (self.definitions.atb_path.as_deref(), self.definitions.atb_name.as_deref())
     }
 
+    /// The stream of operators that begin now, if it is known.
+    pub(crate) fn stream(&self) -> Option<StreamHandle> {
+        self.definitions.stream
+    }
+
     /// What an operator of Aten is called that goes by this number.
     pub(crate) fn aten_name(&self, number: u32) -> Option<&str> {
         self.definitions.aten_names.get(&number).map(String::as_str)
@@ -178,6 +183,7 @@ struct Definitions {
     text: String,
     atb_path: Option<String>,
     atb_name: Option<String>,
+    stream: Option<StreamHandle>,
     aten_names: FxHashMap<u32, String>,
     label_names: FxHashMap<u32, String>,
     tensor: TensorShape,
@@ -320,6 +326,7 @@ impl Definitions {
             Definition::AtenName { id, text: bytes } => {
                 self.aten_names.insert(id, text(bytes));
             }
+            Definition::Stream { handle } => self.stream = StreamHandle::known(handle),
             Definition::LabelName { id, text: bytes } => {
                 self.label_names.insert(id, text(bytes));
             }

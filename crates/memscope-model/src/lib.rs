@@ -56,12 +56,13 @@ mod tests;
 mod trace;
 pub mod watch;
 
-pub use annotations::{Annotation, Annotations, Inefficiencies};
+pub use annotations::{Annotations, Inefficiencies};
 pub use directory::{FoundProcesses, find_processes, survey_processes};
 pub use error::ModelError;
 pub use event::{
     Access, AccessMode, AccessedBlock, AtbOperator, BlockId, Device, DeviceRoom, DriverTraits, HostCall, KernelPhase,
-    NoteEvent, NoteKind, Origin, PageSize, Phase, Pool, RefusalList, RefusedCall, SnapshotMemory, TensorOwner,
+    NoteEvent, NoteKind, Origin, PageSize, Phase, Pool, RefusalList, RefusedCall, SnapshotMemory, StreamHandle,
+    TensorOwner,
 };
 pub use facts::{Damage, NothingChosen, Problem, RowPlace, StopReason, Stopped};
 pub use kernel_books::KernelCounts;

@@ -1,5 +1,5 @@
 //! Operators that have begun and not ended, and the names of kernels.
-use crate::{AtbOperator, DevAddr, Device, NameId, Names};
+use crate::{AtbOperator, DevAddr, Device, NameId, Names, StreamHandle};
 use rustc_hash::FxHashMap;
 
 /// Operators that are at work, by their numbers. An operator that is left by an exception never ends.
@@ -33,6 +33,7 @@ impl<T> OpenOperators<T> {
 pub(crate) struct OpenAtenOperator {
     pub(crate) device: Device,
     pub(crate) name: Option<NameId>,
+    pub(crate) stream: Option<StreamHandle>,
 }
 
 /// What the end of an operator of ATB repeats.
@@ -43,13 +44,14 @@ pub(crate) struct OpenAtbOperator {
     path: Option<String>,
     workspace: DevAddr,
     workspace_size: u64,
+    stream: Option<StreamHandle>,
 }
 
 impl OpenAtbOperator {
     pub(crate) fn of(device: Device, operator: &AtbOperator<'_>) -> OpenAtbOperator {
-        let AtbOperator { name, path, workspace, workspace_size } = *operator;
+        let AtbOperator { name, path, workspace, workspace_size, stream } = *operator;
         let (name, path) = (name.map(|name| name.id), path.map(str::to_owned));
-        OpenAtbOperator { device, name, path, workspace, workspace_size }
+        OpenAtbOperator { device, name, path, workspace, workspace_size, stream }
     }
 
     pub(crate) fn lend<'a>(&'a self, names: &'a Names) -> AtbOperator<'a> {
@@ -58,6 +60,7 @@ impl OpenAtbOperator {
             path: self.path.as_deref(),
             workspace: self.workspace,
             workspace_size: self.workspace_size,
+            stream: self.stream,
         }
     }
 }

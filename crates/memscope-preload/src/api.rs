@@ -271,6 +271,7 @@ unsafe extern "C" fn watch(block: *const WatchedBlock, name: *const u8, length: 
         Some(Ok(watch)) => i64::from(watch),
         Some(Err(Refused::NoMemory)) => memscope_hook::WATCH_NO_MEMORY,
         Some(Err(Refused::TooMany)) => memscope_hook::WATCH_TOO_MANY,
+        Some(Err(Refused::Captured)) => memscope_hook::WATCH_CAPTURED,
         Some(Err(Refused::NotRecording)) | None => memscope_hook::WATCH_NOT_RECORDING,
     }
 }

@@ -57,6 +57,7 @@ pub(crate) const ATB: Library = Library::named(c"libatb.so");
 /// The lowest of torch's libraries.
 pub(crate) const C10: Library = Library::named(c"libc10.so");
 pub(crate) const TORCH: Library = Library::named(c"libtorch_cpu.so");
+pub(crate) const TORCH_NPU: Library = Library::named(c"libtorch_npu.so");
 pub(crate) const CXX: Library = Library::named(c"libstdc++.so.6");
 
 /// What libc says of a failure.

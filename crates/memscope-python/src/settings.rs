@@ -60,6 +60,7 @@ struct Draft {
     analysis: Analysis,
     data_format: Option<Format>,
     watch: Option<values::Watch>,
+    watch_max_bytes: Option<u64>,
     output: Option<PathBuf>,
 }
 
@@ -74,6 +75,7 @@ impl Default for Draft {
             analysis: Analysis::DEFAULT,
             data_format: None,
             watch: None,
+            watch_max_bytes: None,
             output: None,
         }
     }
@@ -108,6 +110,7 @@ impl Draft {
             "call_stack" => allowed::CALL_STACK,
             "analysis" => allowed::ANALYSIS,
             "watch" => allowed::WATCH,
+            "watch_max_bytes" => allowed::SIZE,
             "output" => allowed::OUTPUT,
             "data_format" => allowed::FORMAT,
             _ => return Err(Problem::UnknownKey),
@@ -124,6 +127,9 @@ impl Draft {
             "analysis" => self.analysis = values::analysis(value)?.chosen,
             // Empty switches an item off.
             "watch" => self.watch = (!value.trim().is_empty()).then(|| values::watch(value)).transpose()?,
+            "watch_max_bytes" => {
+                self.watch_max_bytes = (!value.trim().is_empty()).then(|| values::max_size(value)).transpose()?;
+            }
             "output" => self.output = Some(values::output(OsStr::new(value))?),
             _ => self.data_format = Some(values::data_format(value)?),
         }
@@ -152,7 +158,7 @@ impl Draft {
             watch: self.watch,
             output_dir,
             log_level: LogLevel::default(),
-            watch_max_bytes: None,
+            watch_max_bytes: self.watch_max_bytes,
             max_size: None,
             brand,
         };

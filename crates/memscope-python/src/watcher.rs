@@ -1,5 +1,5 @@
 //! Blocks that the program wants watched.
-use memscope_hook::{WATCH_NO_MEMORY, WATCH_TOO_MANY, WATCHED_ANYWHERE, WATCHED_HOST, WatchedBlock};
+use memscope_hook::{WATCH_CAPTURED, WATCH_NO_MEMORY, WATCH_TOO_MANY, WATCHED_ANYWHERE, WATCHED_HOST, WatchedBlock};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -29,6 +29,9 @@ pub(crate) fn watch(py: Python<'_>, place: Place, name: &str, looks: i64) -> PyR
              calling thread uses"
         ))),
         WATCH_TOO_MANY => Err(MemScopeError::new_err("no more blocks can be watched at once; remove() some of them")),
+        WATCH_CAPTURED => Err(MemScopeError::new_err(
+            "a graph is being captured, and until that ends memory of an NPU cannot be read; call watch() before or after",
+        )),
         watch => u32::try_from(watch).map_err(|_| not_recording()),
     }
 }

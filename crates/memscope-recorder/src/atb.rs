@@ -2,6 +2,7 @@
 //!
 //! The records of one operator or kernel follow each other in the lane: its start, then the accesses to its tensors,
 //! which so need not name it.
+use crate::aten::tell_stream;
 use crate::control;
 use crate::device::{LogicalDevice, note_visible_devices};
 use crate::lane::{Lane, record};
@@ -42,6 +43,8 @@ pub struct Operator<'a> {
     pub device: LogicalDevice,
     pub workspace: DevAddr,
     pub workspace_size: u64,
+    /// The handle of the stream that its kernels go to, 0 if that is not known.
+    pub stream: u64,
     pub path: &'a [u8],
     pub name: &'a [u8],
 }
@@ -66,8 +69,11 @@ pub fn is_traced() -> bool {
 
 pub fn operator_start(guard: &Guard<'_>, operator: &Operator<'_>) {
     note_visible_devices(guard);
-    let Operator { number, device, workspace, workspace_size, path, name } = *operator;
+    let Operator { number, device, workspace, workspace_size, stream, path, name } = *operator;
     record(guard.entry(), 1, |lane, ticks, stack| {
+        if !tell_stream(lane, ticks, stream) {
+            return lane.writer.lose(1);
+        }
         write_with_path(lane, ticks, path, |path| Extended::AtbOperatorStart {
             launch: number,
             device,

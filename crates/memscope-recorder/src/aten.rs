@@ -24,6 +24,45 @@ pub(crate) struct LaneOperators {
     defined: [u64; MOST_NAMES / 64],
     /// Numbers for operators that begin, up to the next multiple of [`LaneOperators::NUMBERS`].
     next_number: u64,
+    stream: ToldStream,
+}
+
+/// The stream that a lane has told last, for operators of ATB and torch alike.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct ToldStream {
+    handle: u64,
+    /// Where it was told. It is told again in each generation: whoever misses one does not take it for an older stream.
+    generation: u32,
+    /// Whether it ever was: a lane that knows no stream says nothing.
+    is_told: bool,
+}
+
+/// Says in the lane which stream the operator about to be told uses, 0 for one that is not known, if that was not said yet. `false` if it
+/// cannot be.
+#[inline(always)]
+pub(crate) fn tell_stream(lane: &mut Lane, ticks: u64, handle: u64) -> bool {
+    let generation = lane.writer.generation();
+    let Some(operators) = lane.operators() else { return handle == 0 };
+    let told = operators.stream;
+    if told.handle == handle && (told.generation == generation || !told.is_told) {
+        return true;
+    }
+    tell_other_stream(lane, ticks, handle)
+}
+
+#[cold]
+#[inline(never)]
+fn tell_other_stream(lane: &mut Lane, ticks: u64, handle: u64) -> bool {
+    lane.writer.definition(ticks, &Extended::Stream { handle });
+    if lane.writer.has_dropped() {
+        return false;
+    }
+    let generation = lane.writer.generation();
+    if let Some(operators) = lane.operators() {
+        operators.stream = ToldStream { handle, generation, is_told: true };
+    }
+    true
 }
 
 impl LaneOperators {
@@ -78,6 +117,8 @@ pub struct Operator {
     pub name: u32,
     /// That of its tensors; unknown if it has none.
     pub device: LogicalDevice,
+    /// The handle of the stream that its kernels go to, 0 if that is not known.
+    pub stream: u64,
     /// The observer's own.
     pub flags: u32,
     /// Whether beginning and end are recorded, and not only its tensors.
@@ -113,6 +154,32 @@ pub fn is_inside(place: usize) -> bool {
     }
 }
 
+/// Whether a call that is about to be made, by a frame that has `place`, is made within an operator that has begun. "No" also where
+/// the place is so close that its frame may be the one the operator's own call is made by, which then was left by a jump.
+#[inline(always)]
+pub fn is_called_inside(place: usize) -> bool {
+    const SAME_FRAME: usize = 512;
+    // SAFETY: as above.
+    unsafe {
+        let open = &(*slot::current()).operator;
+        open.place != 0 && open.place.wrapping_sub(place) > SAME_FRAME && is_within(place, open.place, open.word)
+    }
+}
+
+/// The calling thread asks who listens to a call, and has been told at this place of its stack.
+pub fn note_question(place: usize) {
+    // SAFETY: the slot is the thread's own.
+    unsafe { (*slot::current()).question = place };
+}
+
+/// Whether the calling thread has asked just that of this call, whose object is then in the same frame or the next.
+pub fn was_question_of(call: usize) -> bool {
+    const NEAR: usize = 16 << 10;
+    // SAFETY: the slot is the thread's own.
+    let place = unsafe { core::mem::take(&mut (*slot::current()).question) };
+    place.abs_diff(call) < NEAR
+}
+
 /// An operator begins, and gets its number, 0 if nothing can be recorded. `text` is its name, asked for once in each lane;
 /// `tensors` says what it is given.
 #[inline]
@@ -122,13 +189,12 @@ pub fn begin<T: AsRef<[u8]>>(
     text: impl FnOnce() -> T,
     tensors: impl FnOnce(&mut Tensors<'_>),
 ) -> u64 {
-    let Operator { place, name, device, flags, is_wanted } = *operator;
+    let Operator { place, name, device, stream: handle, flags, is_wanted } = *operator;
     note_visible_devices(guard);
     let mut sequence = 0;
     let entry = if is_wanted { guard.python_only() } else { guard.no_stack() };
     record(entry, 1, |lane, ticks, stack| {
-        sequence = lane.operators().map_or(0, LaneOperators::number);
-        if !define(lane, ticks, name, text) {
+        if !define(lane, ticks, name, text) || (is_wanted && !tell_stream(lane, ticks, handle)) {
             lane.writer.lose(1);
             return;
         }
@@ -222,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_name_has_a_bit_of_its_own_and_beyond_the_last_there_is_none() {
-        let mut names = LaneOperators { defined: [0; MOST_NAMES / 64], next_number: 0 };
+        let mut names = LaneOperators { defined: [0; MOST_NAMES / 64], next_number: 0, stream: ToldStream::default() };
         for name in [0, 63, 64, MOST_NAMES as u32 - 1] {
             let (word, bit) = names.place(name).unwrap();
             assert_eq!(*word & bit, 0);
@@ -234,7 +300,11 @@ mod tests {
 
     #[test]
     fn no_number_comes_twice() {
-        let mut lanes = [(); 2].map(|()| LaneOperators { defined: [0; MOST_NAMES / 64], next_number: 0 });
+        let mut lanes = [(); 2].map(|()| LaneOperators {
+            defined: [0; MOST_NAMES / 64],
+            next_number: 0,
+            stream: ToldStream::default(),
+        });
         let mut numbers: Vec<u64> = (0..5000).map(|turn| lanes[turn % 2].number()).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -249,7 +319,7 @@ mod tests {
         let open = OpenOperator { place: outer, word: 9, sequence: 3, name: 5, flags: 1 };
         // SAFETY: the slot is this thread's.
         unsafe { (*slot::current()).operator = open };
-        assert!(is_inside(inner));
+        assert!(is_inside(inner) && !is_called_inside(inner) && is_called_inside(inner - 4096));
         assert_eq!(ending(inner), None);
         assert_eq!(ending(outer), Some(Begun { sequence: 3, name: 5, flags: 1 }));
         assert!(!is_inside(inner) && ending(outer).is_none());

@@ -350,10 +350,46 @@ pub fn event_with_stack<'a>(guard: &Guard<'_>, event: impl FnOnce(StackRef) -> E
     record(guard.entry(), 1, |lane, ticks, stack| lane.writer.extended_event(ticks, &event(stack)));
 }
 
+/// The calling thread has entered a hook whose original may cause events: [`event_around`] will follow, with a stack that begins
+/// where theirs have it.
+#[inline(always)]
+pub(crate) fn expect_inner() {
+    // SAFETY: the slot is the thread's own, and so is the lane it names; a forked child's is zeroed.
+    unsafe {
+        if let Some(lane) = (*slot::current()).lane.as_mut()
+            && let Some(stacks) = lane.stacks()
+        {
+            stacks.expect_inner();
+        }
+    }
+}
+
+/// [`event_with_stack`] after the original of a hook that began with [`expect_inner`]. What comes so often is encoded where it is
+/// written.
+pub(crate) fn event_around<'a>(guard: &Guard<'_>, event: impl FnOnce(StackRef) -> Extended<'a>) {
+    let capture = |stacks: &mut StackCapture, entry: Entry<'_>, writer: &mut Writer| {
+        // SAFETY: the lane is the calling thread's.
+        unsafe { stacks.capture_around(entry, writer) }
+    };
+    record_with(guard.entry(), 1, capture, |lane, ticks, stack| lane.writer.frequent_event(ticks, &event(stack)));
+}
+
 /// The frame of every event: find the lane, take the time and the stack, let `write` encode `events` records. `write` has
 /// the lane, and records nothing by another way.
 #[inline(always)]
 pub(crate) fn record(entry: Entry<'_>, events: u64, write: impl FnOnce(&mut Lane, u64, StackRef)) {
+    // SAFETY: the lane is the calling thread's.
+    record_with(entry, events, |stacks, entry, writer| unsafe { stacks.capture(entry, writer) }, write);
+}
+
+/// The same with a stack that is had by `capture`.
+#[inline(always)]
+fn record_with(
+    entry: Entry<'_>,
+    events: u64,
+    capture: impl FnOnce(&mut StackCapture, Entry<'_>, &mut Writer) -> StackRef,
+    write: impl FnOnce(&mut Lane, u64, StackRef),
+) {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own. The lane it names is owned by this thread and mapped for ever; the guard of
     // the entry keeps a signal handler from entering here a second time, so the reference is the only one.
@@ -368,7 +404,7 @@ pub(crate) fn record(entry: Entry<'_>, events: u64, write: impl FnOnce(&mut Lane
             if lane.writer.is_calibration_due(ticks) {
                 lane.writer.calibrate(ticks);
             }
-            match lane.stack(entry) {
+            match lane.stack(entry, capture) {
                 Some(stack) => write(lane, ticks, stack),
                 None => lane.writer.lose(events),
             }
@@ -552,15 +588,18 @@ impl Lane {
     /// # Safety
     /// The lane is the calling thread's.
     #[inline(always)]
-    unsafe fn stack(&mut self, entry: Entry<'_>) -> Option<StackRef> {
+    unsafe fn stack(
+        &mut self,
+        entry: Entry<'_>,
+        capture: impl FnOnce(&mut StackCapture, Entry<'_>, &mut Writer) -> StackRef,
+    ) -> Option<StackRef> {
         if !(self.wants_stacks && entry.wants_stack() && control::is_tracing()) {
             // A calibration may have ended the window, or all of them.
             return self.writer.make_ready().then_some(StackRef::NONE);
         }
         // SAFETY: a lane that wants stacks has tables of its own.
         let stacks = unsafe { &mut (*self.tables).stacks };
-        // SAFETY: passed on.
-        let stack = unsafe { stacks.capture(entry, &mut self.writer) };
+        let stack = capture(stacks, entry, &mut self.writer);
         // New definitions may have filled the window.
         let ready = self.writer.make_ready();
         if self.writer.has_dropped() {

@@ -17,6 +17,9 @@ pub(crate) struct StackCapture {
     epoch: u32,
     /// Captures while there was no Python.
     without_python: u32,
+    /// What the last capture began with and gave; no stack pointer since [`StackCapture::expect_inner`].
+    latest_stack_pointer: usize,
+    latest: StackRef,
     tree: Tree,
     c: CStack,
     pub(crate) python: PythonStack,
@@ -80,7 +83,35 @@ impl StackCapture {
             // SAFETY: the calling thread owns the lane.
             stack.python = unsafe { self.python.capture(self.python_depth, &mut self.tree, writer).0 };
         }
+        (self.latest_stack_pointer, self.latest) = (entry.stack_pointer, stack);
         stack
+    }
+
+    /// A hook has been entered whose original may cause captures: [`StackCapture::capture_around`] will ask for them.
+    #[inline(always)]
+    pub(crate) fn expect_inner(&mut self) {
+        self.latest_stack_pointer = 0;
+    }
+
+    /// The same as [`StackCapture::capture`] after the original of a hook. If there was a capture in its midst, all that is further
+    /// out than the hook is as it was then, and so are the Python frames.
+    ///
+    /// # Safety
+    /// As for `capture`; [`StackCapture::expect_inner`] was called when the hook was entered.
+    pub(crate) unsafe fn capture_around(&mut self, entry: Entry<'_>, writer: &mut Writer) -> StackRef {
+        let Entry { stack_pointer, frame_pointer, .. } = entry;
+        let was_inner = (Entry::PYTHON_ONLY + 1..stack_pointer).contains(&self.latest_stack_pointer);
+        if was_inner && self.tree.is_usable_in(c::unload_epoch()) {
+            if self.c_depth == 0 {
+                return self.latest;
+            }
+            // SAFETY: the entry is that of a hook at work on this thread.
+            if let Some(node) = unsafe { self.c.outward_from(stack_pointer, frame_pointer, self.c_depth) } {
+                return StackRef { c: node.0, ..self.latest };
+            }
+        }
+        // SAFETY: passed on.
+        unsafe { self.capture(entry, writer) }
     }
 
     /// A program may load Python at any time, and makes far more allocations than this before its own code runs.

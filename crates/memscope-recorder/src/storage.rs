@@ -3,9 +3,10 @@
 //! They lie in host memory, which is recorded by itself: a storage is recorded after the block it lies in, and its end before that
 //! block's, so that nobody else's storage can be at its address meanwhile.
 use crate::device::{Space, SpaceAddr, SpaceDevice};
-use crate::lane::event_with_stack;
+use crate::lane::{self, event_with_stack};
 use crate::process;
 use crate::slot::{self, Guard};
+use crate::watch;
 use memscope_format::encode::Extended;
 
 /// What a thread has asked torch for and not been given yet. In the thread's slot, where zeroes are nothing.
@@ -33,6 +34,7 @@ pub fn are_wanted() -> bool {
 pub fn ask(request: Request) {
     // SAFETY: the slot is the thread's own.
     unsafe { (*slot::current()).storage_request = request };
+    lane::expect_inner();
 }
 
 /// The request of the calling thread is over; tells what it was, if there was one.
@@ -51,19 +53,24 @@ pub(crate) fn is_in_request(stack_pointer: usize) -> bool {
     request.size != 0 && stack_pointer < request.stack_pointer
 }
 
-/// torch has given a storage.
+/// torch has given a storage. Mostly the block it lies in was recorded just now, with all of the stack.
 #[inline]
 pub fn begin(guard: &Guard<'_>, address: usize, size: usize) {
     let (space, device, address, size) = (SPACE, SpaceDevice::HOST, SpaceAddr(address as u64), size as u64);
-    event_with_stack(guard, |stack| Extended::DeviceAlloc { space, device, address, size, attributes: 0, stack });
+    lane::event_around(guard, |stack| Extended::DeviceAlloc { space, device, address, size, attributes: 0, stack });
 }
 
-/// A storage is about to be given back.
+/// A storage is about to be given back. Its stack is taken only while somebody watches blocks, to tell who freed one's neighbour:
+/// as for the heap, who frees explains little else.
 #[inline]
 pub fn end(guard: &Guard<'_>, address: usize) {
-    crate::watch::freed(guard, address as u64);
-    let address = SpaceAddr(address as u64);
-    event_with_stack(guard, |stack| Extended::DeviceFree { space: SPACE, address, stack });
+    let event = |stack| Extended::DeviceFree { space: SPACE, address: SpaceAddr(address as u64), stack };
+    if watch::is_on() {
+        watch::freed(guard, address as u64);
+        event_with_stack(guard, event);
+    } else {
+        lane::record(guard.no_stack(), 1, |lane, ticks, stack| lane.writer.frequent_event(ticks, &event(stack)));
+    }
 }
 
 /// torch has no memory for a storage of this size.

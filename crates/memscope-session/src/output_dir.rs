@@ -42,7 +42,7 @@ pub fn room_for_watching(settings: &Settings) -> Option<String> {
     (free < most).then(|| {
         format!(
             "--watch with full-content may keep {} of each process, and {} are free in {}; when the disk is nearly full only check sums are \
-             kept; --watch-max-bytes sets another limit",
+             kept; --watch-max-bytes, in config() watch_max_bytes, sets another limit",
             bytes(most),
             bytes(free),
             quoted(&settings.output_dir)

@@ -1,5 +1,5 @@
 //! Comparisons of recordings made to order.
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, export_process};
+use memscope_dump::{ExportOptions, Format, Room, StackForm, export_process};
 use memscope_model::{Device, Process};
 use memscope_session::compare::{CompareError, CompareWishes, Comparison, Side, compare};
 use memscope_session::place::Place;
@@ -241,19 +241,9 @@ fn exported(spool: &mut SpoolBuilder, format: Format) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("msmemscope_4711_20251203091122_ascend");
     spool.write(&directory).unwrap();
-    let options = ExportOptions {
-        format,
-        brand: Brand::MsMemScope,
-        stacks: Some(StackForm::Inline),
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
-        annotations: None,
-    };
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
+    let options =
+        ExportOptions { stacks: Some(StackForm::Inline), ..ExportOptions::quiet(format, &room, &mut symbolizer) };
     let files = tempfile::tempdir().unwrap();
     let target = files.path().join(directory.file_name().unwrap());
     fs::create_dir(&target).unwrap();

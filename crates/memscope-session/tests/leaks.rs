@@ -1,7 +1,7 @@
 //! The named report of leaks, of recordings made to order and of the files exported from them.
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, export_process};
+use memscope_dump::{ExportOptions, Format, Room, export_process};
 use memscope_model::Process;
-use memscope_session::analyze::leaks::check_leaks;
+use memscope_session::analyze::leaks::Marks;
 use memscope_session::analyze::{Analyzed, Detail, Kind, Lacking, Wishes, analyze, document};
 use memscope_session::views::layout::Layout;
 use memscope_symbols::Symbolizer;
@@ -36,19 +36,8 @@ fn written(spool: &mut SpoolBuilder, root: &Path) -> PathBuf {
 fn exported(directory: &Path, root: &Path, format: Format) -> PathBuf {
     let target = root.join(format!("{format:?}")).join(directory.file_name().unwrap());
     std::fs::create_dir_all(&target).unwrap();
-    let options = ExportOptions {
-        format,
-        brand: Brand::MsMemScope,
-        stacks: None,
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
-        annotations: None,
-    };
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
+    let options = ExportOptions::quiet(format, &room, &mut symbolizer);
     export_process(&mut Process::open(directory).unwrap(), &target, options, &mut []).unwrap();
     target
 }
@@ -62,6 +51,12 @@ fn told(analyzed: &Analyzed) -> Value {
 
 fn leaks(path: &Path) -> Value {
     told(&analyze(&[path.to_owned()], &[Kind::Leaks], &Wishes::default(), &mut |_| {}).unwrap())
+}
+
+/// Of what was allocated between marks.
+fn leaks_between_marks(path: &Path, text: &str, start: usize) -> Analyzed {
+    let wishes = Wishes { marks: Some(Marks { text: text.to_owned(), start }), ..Wishes::default() };
+    analyze(&[path.to_owned()], &[Kind::Leaks], &wishes, &mut |_| {}).unwrap()
 }
 
 fn lines(path: &Path, wishes: &Wishes, detail: Detail) -> String {
@@ -214,7 +209,7 @@ fn marks_are_found_in_recordings_files_and_directories_and_missing_ones_are_told
     let directory = written(&mut spool, root.path());
     let csv = exported(&directory, root.path(), Format::Csv);
     let db = exported(&directory, root.path(), Format::Db);
-    let expected = told(&check_leaks(&directory, "test", 1).unwrap());
+    let expected = told(&leaks_between_marks(&directory, "test", 1));
     let row = |leak: &Value| json!([leak["pool"], leak["bytes"], leak["site"], leak["addresses"]]);
     let rows: Vec<Value> = expected["leaks"].as_array().unwrap().iter().map(row).collect();
     let site = "/me/train.py: keep";
@@ -226,9 +221,9 @@ fn marks_are_found_in_recordings_files_and_directories_and_missing_ones_are_told
         files.find(|path| path.file_name().unwrap().to_string_lossy().starts_with("memscope_dump")).unwrap()
     };
     for path in [&csv, &db, &file(&csv), &file(&db)] {
-        assert_eq!(told(&check_leaks(path, "test", 1).unwrap())["leaks"], expected["leaks"], "{path:?}");
+        assert_eq!(told(&leaks_between_marks(path, "test", 1))["leaks"], expected["leaks"], "{path:?}");
     }
-    let missing = check_leaks(&csv, "test", 2).unwrap();
+    let missing = leaks_between_marks(&csv, "test", 2);
     let (_, conclusion) = &missing.processes[0].conclusions[0];
     let Err(Lacking(message)) = conclusion else { panic!("{conclusion:?}") };
     assert!(message.starts_with("there are 4 marks \"test\", and A, B and C are three, from number 2 on"), "{message}");

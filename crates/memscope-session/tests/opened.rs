@@ -1,6 +1,6 @@
 //! Events and blocks as columns, of recordings made to order and of the files exported from them.
 use memscope_dump::rows::Event;
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, export_process};
+use memscope_dump::{ExportOptions, Format, Room, StackForm, export_process};
 use memscope_model::{Device, Pool, Process};
 use memscope_session::opened::words::{EVENTS, POOLS, device_of_code, type_words};
 use memscope_session::opened::{
@@ -52,19 +52,9 @@ fn training(root: &Path) -> PathBuf {
 fn exported(directory: &Path, root: &Path, format: Format) -> PathBuf {
     let target = root.join(format!("{format:?}")).join(directory.file_name().unwrap());
     std::fs::create_dir_all(&target).unwrap();
-    let options = ExportOptions {
-        format,
-        brand: Brand::MsMemScope,
-        stacks: Some(StackForm::Inline),
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
-        annotations: None,
-    };
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
+    let options =
+        ExportOptions { stacks: Some(StackForm::Inline), ..ExportOptions::quiet(format, &room, &mut symbolizer) };
     export_process(&mut Process::open(directory).unwrap(), &target, options, &mut []).unwrap();
     target
 }
@@ -251,6 +241,22 @@ fn one_span_is_read_as_if_there_were_no_other() {
     let (columns, _) = events(&all.processes[0], Choice { events: vec![Event::Malloc], ..Choice::default() });
     // What is alive when a span begins is told there.
     assert_eq!(columns.size, [1, 9, 2]);
+}
+
+#[test]
+fn what_is_alive_at_the_end_is_of_what_was_traced() {
+    let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
+    spool.process(31, 1).config("cpu=1;mode=1;dir=/tmp");
+    let lane = spool.lane(31);
+    spool.alloc(lane, 1, 0x10, 1, 0).system(lane, 2, SystemKind::StartTrace, 0);
+    spool.alloc(lane, 3, 0x20, 2, 0).alloc(lane, 4, 0x30, 4, 0).system(lane, 5, SystemKind::StopTrace, 0);
+    spool.alloc(lane, 6, 0x40, 8, 0).free(lane, 7, 0x30, 0).free(lane, 8, 0x999, 0).alloc(lane, 9, 0x50, 16, 0);
+    spool.write(root.path()).unwrap();
+    let run = opened(root.path());
+    let overview = run.processes[0].overview(&mut go_on).unwrap();
+    let (pool, rest) = overview.pools.split_first().unwrap();
+    assert_eq!((pool.allocations, pool.frees, pool.peak_bytes, pool.live_bytes), (2, 1, 7, 3));
+    assert!(rest.is_empty());
 }
 
 #[test]

@@ -49,11 +49,6 @@ pub fn forbids(number: usize, arguments: &[usize; 6]) -> bool {
     ANY.load(Relaxed) && is_refused(number, arguments)
 }
 
-/// Whether the program has locked itself in at all.
-pub fn is_up() -> bool {
-    ANY.load(Relaxed)
-}
-
 #[cold]
 fn is_refused(number: usize, arguments: &[usize; 6]) -> bool {
     if UNKNOWN.load(Acquire) != 0 {

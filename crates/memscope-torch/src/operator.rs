@@ -91,11 +91,6 @@ impl Facts {
         }
     }
 
-    /// Whether it writes to arguments.
-    pub fn writes_to_arguments(&self) -> bool {
-        self.written != 0
-    }
-
     /// In the first of [`Facts::to_words`].
     pub(crate) const STAYS: u64 = 1 << 40;
 

@@ -46,7 +46,7 @@ pub enum Seen<'a> {
 /// `c10::DeviceType`.
 const CPU: u8 = 0;
 const META: u8 = 14;
-const PRIVATE_USE: u8 = 20;
+pub const PRIVATE_USE: u8 = 20;
 const MOST_DEVICE_TYPES: u8 = 32;
 /// No tensor has more.
 const MOST_DIMENSIONS: usize = 64;

@@ -3,6 +3,7 @@
 By torch's own hooks for all modules. They are Python code once a call of a module, not once an operator.
 """
 
+import inspect
 import sys
 import threading
 import weakref
@@ -41,10 +42,11 @@ def install(torch: Any, see_model: SeeModel, see_inputs: SeeInputs) -> List[Any]
     """Gives what takes the hooks off again."""
     _Seen.model, _Seen.inputs = see_model, see_inputs
     module = sys.modules["torch.nn.modules.module"]
-    return [
-        module.register_module_forward_pre_hook(_before),
-        module.register_module_forward_hook(_after, with_kwargs=True, always_call=True),
-    ]
+    if "with_kwargs" in inspect.signature(module.register_module_forward_hook).parameters:
+        after = module.register_module_forward_hook(_after, with_kwargs=True, always_call=True)
+    else:
+        after = module.register_module_forward_hook(_after_without_keywords, always_call=True)
+    return [after, module.register_module_forward_pre_hook(_before)]
 
 
 def forget() -> None:
@@ -113,6 +115,21 @@ def _after(module: Any, args: Any, *more: Any) -> None:
             _Seen.inputs(args, more[0])
     except Exception as error:
         notes.failed("the end of a module's forward", error)
+
+
+def _after_without_keywords(module: Any, args: Any, result: Any) -> None:
+    """Until torch 2.5 hooks for all modules are not told the keywords, which models are often called with."""
+    stack = _running.stack
+    if result is None or not stack or stack[0][0] != id(module):
+        _after(module, args, None)
+    else:
+        _after(module, args, _keywords_of_call(), result)
+
+
+def _keywords_of_call() -> Dict[str, Any]:
+    """Those of the function of torch that calls hooks, as long as it has them by this name."""
+    keywords = sys._getframe(2).f_locals.get("kwargs")
+    return keywords if isinstance(keywords, dict) else {}
 
 
 def _unwind(depth: int) -> None:

@@ -1,4 +1,4 @@
-"""PyTorch: sharded training, by its two ways (FSDP). Names as in torch 2.6 to 2.15."""
+"""PyTorch: sharded training, by its two ways (FSDP). Names as in torch 2.3 to 2.15."""
 
 import threading
 import weakref
@@ -10,10 +10,9 @@ from .labels import COMPONENT, DETAIL_1, PROCESS, Labels
 
 _RUNTIME = "torch.distributed.fsdp._runtime_utils"
 _FLAT_PARAM = "torch.distributed.fsdp._flat_param"
-_STATE = "torch.distributed.fsdp._fully_shard._fsdp_state"
-_GROUP = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
-_PARAM = "torch.distributed.fsdp._fully_shard._fsdp_param"
-_COLLECTIVES = "torch.distributed.fsdp._fully_shard._fsdp_collectives"
+#: The package of the second way, and its name until torch 2.5.
+_FULLY_SHARD = "torch.distributed.fsdp._fully_shard"
+_COMPOSABLE = "torch.distributed._composable.fsdp"
 
 _BACKWARD = "window of a backward pass"
 
@@ -154,28 +153,33 @@ _FSDP1: Tuple[AnyHook, ...] = (
     During(Target(_RUNTIME, "_reduce_grad"), _detail("gradient")),
 )
 
-_FSDP2: Tuple[AnyHook, ...] = (
-    ModuleForward(Target(_STATE, "FSDPState._pre_forward"), _labels("fsdp2", "activation")),
-    Closing(Target(_STATE, "FSDPState._post_forward"), _of_forward),
-    Opening(Target(_STATE, "FSDPState._pre_backward"), _labels("fsdp2", "backward"), _of_state),
-    Closing(Target(_GROUP, "FSDPParamGroup.post_backward"), _of_group),
-    *_ENGINE,
-    During(Target(_PARAM, "FSDPParam._init_sharded_param"), _detail("sharded_weight")),
-    During(Target(_PARAM, "FSDPParam.init_all_gather_outputs"), _detail("all_gather_output")),
-    During(Target(_PARAM, "FSDPParam.alloc_all_gather_outputs"), _detail("all_gather_output")),
-)
 
-#: Both modules have the functions by their names.
-_FSDP2_BY_FUNCTION: Tuple[AnyHook, ...] = tuple(
-    During(Target(module, function), _detail(label))
-    for function, label in (("foreach_all_gather", "all_gather_output"), ("foreach_reduce", "gradient"))
-    for module in (_COLLECTIVES, _GROUP)
-)
+def _fsdp2(package: str) -> Tuple[AnyHook, ...]:
+    state, group, param = (f"{package}.{module}" for module in ("_fsdp_state", "_fsdp_param_group", "_fsdp_param"))
+    return (
+        ModuleForward(Target(state, "FSDPState._pre_forward"), _labels("fsdp2", "activation")),
+        Closing(Target(state, "FSDPState._post_forward"), _of_forward),
+        Opening(Target(state, "FSDPState._pre_backward"), _labels("fsdp2", "backward"), _of_state),
+        Closing(Target(group, "FSDPParamGroup.post_backward"), _of_group),
+        *_ENGINE,
+        During(Target(param, "FSDPParam._init_sharded_param"), _detail("sharded_weight")),
+        During(Target(param, "FSDPParam.init_all_gather_outputs"), _detail("all_gather_output")),
+        During(Target(param, "FSDPParam.alloc_all_gather_outputs"), _detail("all_gather_output")),
+    )
+
+
+def _by_function(package: str) -> Tuple[AnyHook, ...]:
+    """Both modules have the functions by their names."""
+    return tuple(
+        During(Target(f"{package}.{module}", function), _detail(label))
+        for function, label in (("foreach_all_gather", "all_gather_output"), ("foreach_reduce", "gradient"))
+        for module in ("_fsdp_collectives", "_fsdp_param_group")
+    )
 
 
 def _allocate(*kinds: str) -> Tuple[AnyHook, ...]:
     return tuple(
-        During(Target(_COLLECTIVES, f"{kind}{collective}.allocate"), _detail(label))
+        During(Target(f"{_FULLY_SHARD}._fsdp_collectives", f"{kind}{collective}.allocate"), _detail(label))
         for kind in kinds
         for collective, label in (("AllGather", "all_gather_output"), ("ReduceScatter", "gradient"))
     )
@@ -186,9 +190,11 @@ TABLE = Framework(
     distribution="torch",
     package="torch",
     entries=(
-        Entry("2.6+", "fsdp1", "decompose", _FSDP1),
-        Entry("2.6-2.9", "fsdp2", "decompose", _FSDP2 + _FSDP2_BY_FUNCTION),
-        Entry("2.10+", "fsdp2", "decompose", _FSDP2 + _allocate("Default", "ProcessGroupAlloc")),
+        Entry("2.3+", "fsdp1", "decompose", _FSDP1),
+        Entry("2.4-2.5", "fsdp2", "decompose", _fsdp2(_COMPOSABLE) + _by_function(_COMPOSABLE)),
+        Entry("2.6+", "fsdp2", "decompose", _fsdp2(_FULLY_SHARD)),
+        Entry("2.6-2.9", "fsdp2", "decompose", _by_function(_FULLY_SHARD)),
+        Entry("2.10+", "fsdp2", "decompose", _allocate("Default", "ProcessGroupAlloc")),
         Entry("2.12+", "fsdp2", "decompose", _allocate("SymmMem")),
     ),
 )

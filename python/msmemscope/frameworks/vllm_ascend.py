@@ -1,5 +1,5 @@
 """vLLM on Ascend: loading of weights, the run that measures, the key-value cache, warming up, graphs and serving. Names as in
-vllm-ascend 0.9 to 0.23."""
+vllm-ascend 0.9 to 0.30."""
 
 from typing import Any, Dict, Iterable, Iterator, Set, Tuple
 
@@ -11,7 +11,7 @@ from .tensors import addresses, tensors_in
 _RUNNER = "vllm_ascend.worker.model_runner_v1"
 _RUNNER_2 = "vllm_ascend.worker.v2.model_runner"
 _WORKER = "vllm_ascend.worker.worker"
-#: The worker's module until 0.11; in those versions the one above has the worker of an older engine.
+#: The worker's module until 0.12; until 0.11 the one above has the worker of an older engine.
 _WORKER_1 = "vllm_ascend.worker.worker_v1"
 _VLLM = (COMPONENT, "vllm")
 
@@ -104,6 +104,11 @@ def _runner(module: str) -> Tuple[AnyHook, ...]:
     )
 
 
+def _sampling(module: str) -> Tuple[AnyHook, ...]:
+    """What `execute_model` did at its end until 0.11."""
+    return (_during(module, "NPUModelRunner.sample_tokens", "serve"),)
+
+
 def _caches(module: str, *methods: str) -> Tuple[AnyHook, ...]:
     return tuple(Afterwards(Target(module, f"NPUModelRunner.{method}"), label_kv_cache) for method in methods)
 
@@ -134,11 +139,17 @@ TABLE = Framework(
             "decompose",
             _caches(_RUNNER, "initialize_kv_cache_tensors_deepseek_sfa", "initialize_kv_cache_tensors_deepseek_mla"),
         ),
-        Entry("0.9-0.11", "worker", "decompose", _warm_up(_WORKER_1)),
-        Entry("0.12+", "worker", "decompose", _warm_up(_WORKER)),
-        Entry("0.13+", "worker", "decompose", _runner(_RUNNER_2) + _caches(_RUNNER_2, "initialize_kv_cache")),
-        Entry("0.9-0.11", "worker", "snapshot", _snapshots(_RUNNER, _WORKER_1)),
-        Entry("0.12+", "worker", "snapshot", _snapshots(_RUNNER, _WORKER)),
+        Entry("0.12+", "worker", "decompose", _sampling(_RUNNER)),
+        Entry("0.9-0.12", "worker", "decompose", _warm_up(_WORKER_1)),
+        Entry("0.13+", "worker", "decompose", _warm_up(_WORKER)),
+        Entry(
+            "0.13+",
+            "worker",
+            "decompose",
+            _runner(_RUNNER_2) + _sampling(_RUNNER_2) + _caches(_RUNNER_2, "initialize_kv_cache"),
+        ),
+        Entry("0.9-0.12", "worker", "snapshot", _snapshots(_RUNNER, _WORKER_1)),
+        Entry("0.13+", "worker", "snapshot", _snapshots(_RUNNER, _WORKER)),
         Entry("0.13+", "worker", "snapshot", _snapshots(_RUNNER_2, _WORKER)),
     ),
 )

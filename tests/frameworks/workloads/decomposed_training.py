@@ -1,7 +1,8 @@
 """Trains a small transformer, recorded by msmemscope, and says what its own tensors take: WAY DEVICE OUTPUT.
 
 WAY: `plain` (a loop), `late` (the model was built before start()), `no_step` (no optimizer), `compiled` (by torch.compile, without code
-for a device), `wrong` (a forward, a backward and a step that raise, before the training).
+for a device), `wrong` (a forward, a backward and a step that raise, before the training), `old_hooks` (torch's hooks for all modules
+are as in torch 2.3, which did not tell them keywords).
 """
 
 import json
@@ -14,6 +15,10 @@ EVENTS = sys.argv[4] if len(sys.argv) > 4 else "alloc,free"
 
 if DEVICE == "cpu":
     import torch
+if WAY == "old_hooks":
+    modules = torch.nn.modules.module
+    register = modules.register_module_forward_hook
+    modules.register_module_forward_hook = lambda hook, *, always_call=False: register(hook, always_call=always_call)
 msmemscope.config(device=DEVICE, analysis="decompose", events=EVENTS, output=OUTPUT)
 if WAY != "late":
     msmemscope.start()
@@ -82,7 +87,7 @@ if WAY == "wrong":
     fail(model, optimizer)
 for _ in range(3):
     x = torch.randn(64, WIDTH, device=ON)
-    loss = torch.nn.functional.mse_loss(called(x), x)
+    loss = torch.nn.functional.mse_loss(called(x=x) if WAY == "old_hooks" else called(x), x)
     optimizer.zero_grad()
     loss.backward()
     if WAY != "no_step":

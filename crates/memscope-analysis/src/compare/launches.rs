@@ -318,7 +318,7 @@ impl TraceSink for LaunchTally {
                 NoteKind::AtbOperator { phase, operator } => {
                     self.operator(note, phase, operator.name.map(|name| name.id));
                 }
-                NoteKind::AtenOperator { phase, name } => self.operator(note, phase, name.map(|name| name.id)),
+                NoteKind::AtenOperator { phase, name, .. } => self.operator(note, phase, name.map(|name| name.id)),
                 NoteKind::Kernel { phase: KernelPhase::Launch, name, .. } if self.levels.kernels => {
                     self.kernel(note, name.map(|name| name.id));
                 }

@@ -12,8 +12,7 @@ use crate::holders::{Holders, OwnerShare};
 use crate::point_in_time::{Found, PointInTime, Watch};
 use crate::step_watch::StepWatch;
 use memscope_model::{
-    Action, Annotations, Block, BlockEvent, Device, Moment, Outcome, OwnerId, Pool, State, StepId, Steps, TimestampNs,
-    TraceEvent, TraceSink,
+    Action, BlockEvent, Device, Moment, Outcome, Pool, State, StepId, Steps, TimestampNs, TraceEvent, TraceSink,
 };
 use pool::{ASKED, DEVICE_PEAK, PoolOwners, Taken};
 use rustc_hash::FxHashMap;
@@ -30,14 +29,14 @@ pub struct Decomposition {
     last_pool: usize,
     devices: Vec<DeviceLevel>,
     holders: Holders,
-    /// Owners of blocks that did not have them from their beginning.
-    labels: Annotations,
     watch: Option<Watch>,
     steps: StepWatch,
     /// The steps whose end is kept.
     step_ends: Vec<(u32, TimestampNs)>,
     /// After the newest event.
     chosen: bool,
+    /// Nothing was traced at the last event: what was allocated since is left out.
+    untraced: bool,
     last_time: TimestampNs,
 }
 
@@ -141,27 +140,6 @@ impl Decomposition {
         Decomposition { watch: asked.map(Watch::new), ..Decomposition::default() }
     }
 
-    /// With owners that an earlier pass found: they count from the beginning of their blocks.
-    pub fn with_labels(self, labels: Annotations) -> Decomposition {
-        Decomposition { labels, ..self }
-    }
-
-    /// From now on a live block belongs to `owner`, until it ends.
-    pub fn relabel(&mut self, block: &Block, owner: OwnerId, state: &State<'_>) {
-        let index = self.index(block.device, block.pool);
-        let old = self.owner(block);
-        let from = self.holders.number(old, block.origin, state.owners);
-        let to = self.holders.number(owner, block.origin, state.owners);
-        let of = self.pools[index].of;
-        if self.chosen {
-            self.devices[of].lasted();
-        }
-        let taken = self.taken(of);
-        self.pools[index].change(Action::Free, block.size, from, &taken);
-        self.pools[index].change(Action::Malloc, block.size, to, &taken);
-        self.labels.set_owner(block.id, owner);
-    }
-
     /// What all events came to.
     pub fn finish(mut self, outcome: &Outcome) -> DecompositionReport {
         if self.chosen {
@@ -248,22 +226,13 @@ impl Decomposition {
     }
 
     #[inline]
-    fn owner(&self, block: &Block) -> OwnerId {
-        if self.labels.is_empty() {
-            return block.owner;
-        }
-        self.labels.get(block.id).owner.unwrap_or(block.owner)
-    }
-
-    #[inline]
     fn block(&mut self, event: &BlockEvent, state: &State<'_>) {
         if event.action == Action::Free && !event.matched {
             return;
         }
         let block = &event.block;
         let index = self.index(block.device, block.pool);
-        let owner = self.owner(block);
-        let holder = self.holders.number(owner, block.origin, state.owners);
+        let holder = self.holders.number(block.owner, block.origin, state.owners);
         let of = self.pools[index].of;
         let device = &mut self.devices[of];
         if self.chosen {
@@ -279,9 +248,6 @@ impl Decomposition {
         let pool = &mut self.pools[index];
         pool.change(event.action, block.size, holder, &taken);
         pool.reserve(event.reserved.or(pool.reserved), &taken);
-        if event.action == Action::Free && !self.labels.is_empty() {
-            self.labels.forget(block.id);
-        }
     }
 
     #[inline]
@@ -332,8 +298,15 @@ impl TraceSink for Decomposition {
             (TraceEvent::Note(note), Some(watch)) => watch.see_moment(&note.at, state),
             _ => {}
         }
-        if let TraceEvent::Memory(event) = event {
-            self.block(event, state);
+        match event {
+            TraceEvent::Memory(event) => {
+                self.untraced = state.untraced_after.is_some();
+                if !state.is_untraced(event.block.id) {
+                    self.block(event, state);
+                }
+            }
+            TraceEvent::Alive(event) if self.untraced => self.block(event, state),
+            _ => {}
         }
         self.last_time = at.time;
         ControlFlow::Continue(())

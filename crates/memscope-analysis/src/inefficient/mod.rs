@@ -7,8 +7,11 @@
 //!   block of the same pool: that could have had its memory;
 //! * *temporarily idle* if more operators than a threshold lie between two accesses that follow each other.
 //!
-//! Operators count by device, in the order in which they begin, whichever thread runs them; see [`units`] for what an event
-//! belongs to. What a trace does not tell is not guessed: a block that is never accessed, or never freed, or that was there
+//! Operators count by device and stream, in the order in which they begin, whichever thread runs them; see [`units`] for what an event
+//! belongs to. Streams run side by side, and allocators hand freed memory out again on the stream it was allocated for: what happens to
+//! memory of another stream is no room for a block, and neither are operators of another stream time that passes for it. What is
+//! on no stream that is known may be on any. A block that two streams use may be in use whenever either says so: nothing is said of it
+//! from then on, and its memory is no room for others. What a trace does not tell is not guessed: a block that is never accessed, or never freed, or that was there
 //! before the trace, is nothing of this. Of host memory only tensors count: else every object of the interpreter would be
 //! one.
 mod report;
@@ -16,10 +19,10 @@ mod report;
 mod tests;
 mod units;
 
-use self::units::{Framework, Operator, Recent, Unit, UnitId, Units};
+use self::units::{Framework, Operator, OperatorCounts, RecentByStream, Unit, UnitId, Units};
 use memscope_model::{
-    Access, Action, Annotations, Block, BlockEvent, BlockId, Device, Inefficiencies, NameId, NoteEvent, NoteKind,
-    OwnerId, Phase, Pool, Selection, StackId, State, TimestampNs, TraceEvent, TraceSink,
+    Access, Action, Annotations, Block, BlockEvent, BlockId, Device, Inefficiencies, Name, NameId, NoteEvent, NoteKind,
+    OwnerId, Phase, Pool, Selection, StackId, State, StreamHandle, TimestampNs, TraceEvent, TraceSink,
 };
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -33,8 +36,7 @@ pub use report::{Inefficiency, InefficiencyReport, InefficiencySettings, Ineffic
 pub struct InefficiencyTally {
     settings: InefficiencySettings,
     units: Units,
-    /// Outermost operators so far, by device.
-    operators: FxHashMap<Device, u64>,
+    operators: FxHashMap<Device, OperatorCounts>,
     pools: Vec<PoolWatch>,
     pool_places: FxHashMap<(Device, Pool), usize>,
     live: FxHashMap<BlockId, LiveBlock>,
@@ -56,8 +58,8 @@ struct Place {
 struct PoolWatch {
     device: Device,
     pool: Pool,
-    mallocs: Recent,
-    frees: Recent,
+    mallocs: RecentByStream,
+    frees: RecentByStream,
     peak_bytes: u64,
     peak_time: TimestampNs,
     /// The event that made the peak.
@@ -99,6 +101,19 @@ struct LiveBlock {
     malloc: Mark,
     last_access: Option<Mark>,
     found: Inefficiencies,
+    /// The one it was allocated for, or else the first that used it.
+    stream: Option<StreamHandle>,
+    /// Another one uses it too.
+    is_shared: bool,
+}
+
+impl LiveBlock {
+    fn used_on(&mut self, stream: Option<StreamHandle>) {
+        match (self.stream, stream) {
+            (Some(own), Some(other)) => self.is_shared |= own != other,
+            (own, other) => self.stream = own.or(other),
+        }
+    }
 }
 
 /// A moment by the count of operators.
@@ -107,12 +122,19 @@ struct Mark {
     event: u64,
     unit: UnitId,
     name: Option<NameId>,
-    /// Of the device, begun so far.
-    operators: u64,
     /// Units from this one on began later.
     next_unit: UnitId,
-    /// The unit is an operator and counted on the device.
-    is_counted: bool,
+    on_device: Begun,
+    /// Of the block's stream, if it was known then.
+    on_stream: Option<(StreamHandle, Begun)>,
+}
+
+/// Operators begun so far.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    operators: u64,
+    /// The unit is one of them.
+    has_unit: bool,
 }
 
 impl Mark {
@@ -121,8 +143,12 @@ impl Mark {
         if self.unit == later.unit {
             return 0;
         }
-        let is_itself = later.is_counted && later.unit >= self.next_unit;
-        (later.operators - self.operators).saturating_sub(u64::from(is_itself))
+        let (before, after) = match (self.on_stream, later.on_stream) {
+            (Some((stream, before)), Some((same, after))) if stream == same => (before, after),
+            _ => (self.on_device, later.on_device),
+        };
+        let is_itself = after.has_unit && later.unit >= self.next_unit;
+        (after.operators - before.operators).saturating_sub(u64::from(is_itself))
     }
 }
 
@@ -185,7 +211,7 @@ impl InefficiencyTally {
             peak_time: watch.peak_time,
             bytes_at_peak: watch.at_peak.of(watch.peaks),
         });
-        let operators = self.operators.values().sum();
+        let operators = self.operators.values().map(|counts| counts.all).sum();
         InefficiencyReport { findings, pools: pools.collect(), operators, accesses: self.accesses }
     }
 
@@ -205,7 +231,7 @@ impl InefficiencyTally {
 
     fn malloc(&mut self, event: &BlockEvent, unit: Unit, pool: usize) {
         let watch = &mut self.pools[pool];
-        watch.mallocs.see(unit.id, event.at.event);
+        watch.mallocs.see(unit.id, event.at.event, unit.stream);
         if event.used > watch.peak_bytes && event.selection == Selection::Chosen {
             watch.peak_bytes = event.used;
             watch.peak_time = event.at.time;
@@ -213,13 +239,12 @@ impl InefficiencyTally {
             watch.peaks += 1;
         }
         let Block { id, device, owner, made, address, size, .. } = event.block;
-        if size < self.settings.least_bytes {
-            return;
-        }
-        let malloc = self.mark(event.at.event, unit, device);
+        let stream = unit.stream;
+        let malloc = self.mark(event.at.event, unit, device, stream);
         let place = Place { pool, stack: made.stack, owner, operator: malloc.name };
-        let (last_access, found) = (None, Inefficiencies::NONE);
-        self.live.insert(id, LiveBlock { id, address, size, place, malloc, last_access, found });
+        let (last_access, found, is_shared) = (None, Inefficiencies::NONE, false);
+        let block = LiveBlock { id, address, size, place, malloc, last_access, found, stream, is_shared };
+        self.live.insert(id, block);
     }
 
     fn free(&mut self, event: &BlockEvent, unit: Unit, pool: usize) {
@@ -228,35 +253,42 @@ impl InefficiencyTally {
         if event.synthetic {
             return;
         }
-        if let Some(block) = block
+        if let Some(block) = block.filter(|block| self.is_judged(block))
             && let Some(last_access) = block.last_access
         {
-            let free = self.mark(event.at.event, unit, event.block.device);
+            let free = self.mark(event.at.event, unit, event.block.device, block.stream);
             let others = &self.pools[pool].mallocs;
-            let is_late =
-                free.unit != last_access.unit && others.after(last_access.event, [last_access.unit, free.unit]);
+            let is_late = free.unit != last_access.unit
+                && others.after(last_access.event, [last_access.unit, free.unit], block.stream);
             if is_late && event.selection == Selection::Chosen {
                 self.find(Inefficiencies::LATE_DEALLOCATION, &block, last_access, free);
             }
         }
-        self.pools[pool].frees.see(unit.id, event.at.event);
+        if !block.is_some_and(|block| block.is_shared) {
+            let stream = block.and_then(|block| block.stream).or(unit.stream);
+            self.pools[pool].frees.see(unit.id, event.at.event, stream);
+        }
+    }
+
+    /// Whether something can be said of the block.
+    fn is_judged(&self, block: &LiveBlock) -> bool {
+        block.size >= self.settings.least_bytes && !block.is_shared
     }
 
     fn access(&mut self, note: &NoteEvent<'_>, access: &Access<'_>) {
         let Some(accessed) = access.block else { return };
         self.accesses += 1;
-        if !self.live.contains_key(&accessed.block) {
-            return;
-        }
+        let Some(mut block) = self.live.get(&accessed.block).copied() else { return };
         let unit = self.units.of(note.at.thread);
-        let now = self.mark(note.at.event, unit, accessed.device);
-        let Some(block) = self.live.get_mut(&accessed.block) else { return };
+        block.used_on(unit.stream);
+        let now = self.mark(note.at.event, unit, accessed.device, block.stream);
         let before = block.last_access.replace(now);
         let (kind, from) = match before {
+            _ if !self.is_judged(&block) => (None, now),
             None => {
                 let others = &self.pools[block.place.pool].frees;
-                let is_early =
-                    now.unit != block.malloc.unit && others.after(block.malloc.event, [block.malloc.unit, now.unit]);
+                let is_early = now.unit != block.malloc.unit
+                    && others.after(block.malloc.event, [block.malloc.unit, now.unit], block.stream);
                 (is_early.then_some(Inefficiencies::EARLY_ALLOCATION), block.malloc)
             }
             Some(before) => {
@@ -267,10 +299,10 @@ impl InefficiencyTally {
         if let Some(kind) = kind
             && note.chosen
         {
-            let found = *block;
+            self.find(kind, &block, from, now);
             block.found |= kind;
-            self.find(kind, &found, from, now);
         }
+        self.live.insert(accessed.block, block);
     }
 
     /// A block was held for nothing between two moments.
@@ -318,27 +350,32 @@ impl InefficiencyTally {
         note: &NoteEvent<'_>,
         phase: Phase,
         framework: Framework,
-        name: Option<NameId>,
+        (name, stream): (Option<Name<'_>>, Option<StreamHandle>),
         path: Option<&str>,
     ) {
-        let operator = Operator { device: note.device, name };
+        let operator = Operator { device: note.device, name: name.map(|name| name.id), stream };
         if self.units.operator(note.at.thread, phase, framework, operator, path) {
-            *self.operators.entry(note.device).or_default() += 1;
+            self.operators.entry(note.device).or_default().add(stream);
         }
     }
 
-    fn mark(&self, event: u64, unit: Unit, device: Device) -> Mark {
-        let count = |device| self.operators.get(&device).copied().unwrap_or(0);
+    /// The moment of an event, for a block on this device and stream.
+    fn mark(&self, event: u64, unit: Unit, device: Device, stream: Option<StreamHandle>) -> Mark {
         // What is on no device that anybody knows may be on this one.
-        let unknown = if device == Device::Unknown { 0 } else { count(Device::Unknown) };
-        let is_counted = |operator: Operator| [device, Device::Unknown].contains(&operator.device);
+        let devices = [Some(device), (device != Device::Unknown).then_some(Device::Unknown)];
+        let counts = || devices.iter().flatten().filter_map(|device| self.operators.get(device));
+        let operator = unit.operator.filter(|operator| [device, Device::Unknown].contains(&operator.device));
+        let may_be_on = |stream| operator.is_some_and(|operator| operator.stream.is_none_or(|own| own == stream));
         Mark {
             event,
             unit: unit.id,
             name: unit.operator.and_then(|operator| operator.name),
-            operators: count(device) + unknown,
             next_unit: self.units.next(),
-            is_counted: unit.operator.is_some_and(is_counted),
+            on_device: Begun { operators: counts().map(|counts| counts.all).sum(), has_unit: operator.is_some() },
+            on_stream: stream.map(|stream| {
+                let operators = counts().map(|counts| counts.on(stream)).sum();
+                (stream, Begun { operators, has_unit: may_be_on(stream) })
+            }),
         }
     }
 
@@ -348,8 +385,8 @@ impl InefficiencyTally {
             pools.push(PoolWatch {
                 device,
                 pool,
-                mallocs: Recent::default(),
-                frees: Recent::default(),
+                mallocs: RecentByStream::default(),
+                frees: RecentByStream::default(),
                 peak_bytes: 0,
                 peak_time: TimestampNs::default(),
                 peak_event: 0,
@@ -366,11 +403,11 @@ impl TraceSink for InefficiencyTally {
         match event {
             TraceEvent::Memory(event) => self.memory(event),
             TraceEvent::Note(note) => match note.kind {
-                NoteKind::AtenOperator { phase, name } => {
-                    self.operator(note, phase, Framework::Aten, name.map(|name| name.id), None);
+                NoteKind::AtenOperator { phase, name, stream } => {
+                    self.operator(note, phase, Framework::Aten, (name, stream), None);
                 }
                 NoteKind::AtbOperator { phase, operator } => {
-                    self.operator(note, phase, Framework::Atb, operator.name.map(|name| name.id), operator.path);
+                    self.operator(note, phase, Framework::Atb, (operator.name, operator.stream), operator.path);
                 }
                 NoteKind::Access(access) => self.access(note, &access),
                 _ => {}

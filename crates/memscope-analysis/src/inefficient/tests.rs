@@ -1,14 +1,17 @@
-//! Each rule and its boundaries, and all of them against a model too simple to be wrong.
+//! Each rule and its boundaries.
+mod plain;
+mod streams;
+
 use super::*;
 use memscope_model::{
     AccessMode, AtbOperator, Circumstances, DevAddr, Ledger, Name, NewBlock, OldBlock, Origin, TensorOwner,
 };
-use proptest::prelude::*;
-use std::collections::BTreeSet;
 
 /// What a made-up program does; blocks go by their slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Do {
+    /// What operators the thread begins from here on are on this stream, 0 for one that is not known.
+    On(u32, u64),
     /// An operator of Aten begins.
     Start(u32, &'static str),
     End(u32, &'static str),
@@ -17,7 +20,7 @@ enum Do {
     /// So many bytes behind the beginning of the block.
     Access(u32, u64, u64),
 }
-use Do::{Access as Use, End, Free, Malloc, Start};
+use Do::{Access as Use, End, Free, Malloc, On, Start};
 
 const SLOT: u64 = 0x10000;
 const DEVICE: Device = Device::Npu(0);
@@ -25,11 +28,14 @@ const DEVICE: Device = Device::Npu(0);
 struct Played {
     tally: InefficiencyTally,
     ledger: Ledger,
+    /// By thread.
+    streams: FxHashMap<u32, Option<StreamHandle>>,
 }
 
 impl Played {
     fn new(settings: InefficiencySettings) -> Played {
-        Played { tally: InefficiencyTally::annotating(settings), ledger: Ledger::new() }
+        let streams = FxHashMap::default();
+        Played { tally: InefficiencyTally::annotating(settings), ledger: Ledger::new(), streams }
     }
 
     fn malloc(&mut self, time: u64, thread: u32, device: Device, pool: Pool, slot: u64, size: u64) {
@@ -53,16 +59,21 @@ impl Played {
 
     fn operator(&mut self, time: u64, thread: u32, device: Device, phase: Phase, name: &str) {
         let id = self.ledger.names.intern(name);
-        let kind = NoteKind::AtenOperator { phase, name: Some(Name { id, text: name }) };
+        let kind = NoteKind::AtenOperator { phase, name: Some(Name { id, text: name }), stream: self.stream(thread) };
         assert!(self.ledger.note(at(time, thread), device, kind, &mut [&mut self.tally]).is_continue());
     }
 
     fn atb_operator(&mut self, time: u64, thread: u32, phase: Phase, path: &str) {
         let id = self.ledger.names.intern(path);
         let name = Some(Name { id, text: path });
-        let operator = AtbOperator { name, path: Some(path), workspace: DevAddr(0), workspace_size: 0 };
+        let stream = self.stream(thread);
+        let operator = AtbOperator { name, path: Some(path), workspace: DevAddr(0), workspace_size: 0, stream };
         let kind = NoteKind::AtbOperator { phase, operator };
         assert!(self.ledger.note(at(time, thread), DEVICE, kind, &mut [&mut self.tally]).is_continue());
+    }
+
+    fn stream(&self, thread: u32) -> Option<StreamHandle> {
+        self.streams.get(&thread).copied().flatten()
     }
 
     fn access(&mut self, time: u64, thread: u32, address: u64) {
@@ -86,6 +97,7 @@ impl Played {
     fn play(&mut self, steps: &[Do]) -> &mut Self {
         for (time, step) in (1u64..).zip(steps) {
             match *step {
+                On(thread, stream) => drop(self.streams.insert(thread, StreamHandle::known(stream))),
                 Start(thread, name) => self.operator(time, thread, DEVICE, Phase::Start, name),
                 End(thread, name) => self.operator(time, thread, DEVICE, Phase::End, name),
                 Malloc(thread, slot, size) => self.malloc(time, thread, DEVICE, Pool::PtaCaching, slot, size),
@@ -99,8 +111,7 @@ impl Played {
     /// What was found of each block, in the order of the blocks.
     fn found(&mut self) -> Vec<(u64, Vec<&'static str>)> {
         let annotations = self.tally.take_annotations();
-        let mut found: Vec<_> =
-            annotations.iter().map(|(block, found)| (block.0, found.inefficiencies.words().collect())).collect();
+        let mut found: Vec<_> = annotations.iter().map(|(block, found)| (block.0, found.words().collect())).collect();
         found.sort_unstable();
         found
     }
@@ -425,151 +436,4 @@ fn findings_are_ranked_by_bytes_times_operators() {
     let report = Played::new(InefficiencySettings::default()).play(&steps).tally.report();
     let told: Vec<(u64, u64)> = report.findings.iter().map(|found| (found.worst.size, found.byte_operators)).collect();
     assert_eq!(told, [(1000, 1000), (10, 20), (100, 0)]);
-}
-
-/// What the definitions say, by looking at everything.
-#[derive(Default)]
-struct Plain {
-    found: BTreeSet<(u64, &'static str)>,
-    byte_operators: u64,
-    at_peak: u64,
-}
-
-struct Seen {
-    step: Do,
-    unit: u64,
-    /// Outermost operator that begins here.
-    begins: bool,
-    used: u64,
-    block: Option<u64>,
-}
-
-fn plain(steps: &[Do], idle_threshold: u64) -> Plain {
-    let mut seen: Vec<Seen> = Vec::new();
-    let mut open: Vec<(u32, u64, usize)> = Vec::new();
-    let mut slots: Vec<(u64, u64, u64)> = Vec::new();
-    let (mut units, mut blocks) = (0, 0);
-    for step in steps {
-        let (Start(thread, _) | End(thread, _) | Malloc(thread, ..) | Free(thread, _) | Use(thread, ..)) = *step;
-        let place = open.iter().position(|(of, ..)| *of == thread);
-        let begins = matches!(step, Start(..)) && place.is_none();
-        if place.is_none() {
-            units += 1;
-        }
-        let unit = place.map_or(units, |place| open[place].1);
-        match (step, place) {
-            (Start(..), None) => open.push((thread, unit, 1)),
-            (Start(..), Some(place)) => open[place].2 += 1,
-            (End(..), Some(place)) => {
-                open[place].2 -= 1;
-                if open[place].2 == 0 {
-                    open.remove(place);
-                }
-            }
-            _ => {}
-        }
-        let block = match *step {
-            Malloc(_, slot, size) => {
-                blocks += 1;
-                slots.push((slot, blocks, size));
-                Some(blocks)
-            }
-            Free(_, slot) => {
-                let place = slots.iter().position(|(of, ..)| *of == slot).unwrap();
-                Some(slots.remove(place).1)
-            }
-            Use(_, slot, _) => Some(slots.iter().find(|(of, ..)| *of == slot).unwrap().1),
-            _ => None,
-        };
-        let used = slots.iter().map(|(_, _, size)| size).sum();
-        seen.push(Seen { step: *step, unit, begins, used, block });
-    }
-    let is_malloc = |seen: &Seen| matches!(seen.step, Malloc(..));
-    let is_free = |seen: &Seen| matches!(seen.step, Free(..));
-    let top = seen.iter().filter(|event| is_malloc(event)).map(|event| event.used).max().unwrap_or(0);
-    let peak = seen.iter().position(|event| is_malloc(event) && event.used == top);
-    let mut plain = Plain::default();
-    for block in 1..=blocks {
-        let of_block: Vec<usize> = (0..seen.len()).filter(|at| seen[*at].block == Some(block)).collect();
-        let Malloc(_, _, size) = seen[of_block[0]].step else { unreachable!() };
-        for pair in of_block.windows(2) {
-            let [from, to] = *pair else { unreachable!() };
-            let neither = [seen[from].unit, seen[to].unit];
-            let others = |is: fn(&Seen) -> bool| {
-                seen[from + 1..to].iter().any(|event| is(event) && !neither.contains(&event.unit))
-            };
-            let begun = seen[from + 1..to].iter().filter(|event| event.begins && !neither.contains(&event.unit));
-            let operators = if neither[0] == neither[1] { 0 } else { begun.count() as u64 };
-            let apart = neither[0] != neither[1];
-            let kind = match (seen[from].step, seen[to].step) {
-                (Malloc(..), Use(..)) if apart && others(is_free) => EARLY,
-                (Use(..), Free(..)) if apart && others(is_malloc) => LATE,
-                (Use(..), Use(..)) if operators > idle_threshold => IDLE,
-                _ => continue,
-            };
-            plain.found.insert((block, kind));
-            plain.byte_operators += size * operators;
-            if peak.is_some_and(|peak| (from..to).contains(&peak)) {
-                plain.at_peak += size;
-            }
-        }
-    }
-    plain
-}
-
-/// A program that does only what programs can do, from any numbers.
-fn program(choices: &[(u8, u32, u64, u64)]) -> Vec<Do> {
-    let mut steps = Vec::new();
-    let mut depths = [0usize; 3];
-    let mut live: Vec<u64> = Vec::new();
-    let mut slots = 0;
-    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-    for &(what, thread, number, size) in choices {
-        let depth = &mut depths[thread as usize];
-        match what {
-            0..=2 if *depth < NAMES.len() => {
-                steps.push(Start(thread, NAMES[*depth]));
-                *depth += 1;
-            }
-            3..=6 if *depth > 0 => {
-                *depth -= 1;
-                steps.push(End(thread, NAMES[*depth]));
-            }
-            7..=8 => {
-                slots += 1;
-                live.push(slots);
-                steps.push(Malloc(thread, slots, size));
-            }
-            9 if !live.is_empty() => {
-                steps.push(Free(thread, live.remove(number as usize % live.len())));
-            }
-            10..=12 if !live.is_empty() => steps.push(Use(thread, live[number as usize % live.len()], 0)),
-            _ => {}
-        }
-    }
-    steps
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
-    #[test]
-    fn agrees_with_the_definitions_looked_up_one_by_one(
-        choices in proptest::collection::vec((0u8..13, 0u32..3, any::<u64>(), 1u64..50), 0..120),
-        idle_threshold in 1u64..6,
-    ) {
-        let steps = program(&choices);
-        let plain = plain(&steps, idle_threshold);
-        let mut played = Played::new(InefficiencySettings { idle_threshold, ..InefficiencySettings::default() });
-        played.play(&steps);
-        let report = played.tally.report();
-        let found: BTreeSet<(u64, &str)> =
-            played.found().into_iter().flat_map(|(block, words)| words.into_iter().map(move |word| (block, word))).collect();
-        prop_assert_eq!(&found, &plain.found);
-        prop_assert_eq!(report.findings.iter().map(|found| found.byte_operators).sum::<u64>(), plain.byte_operators);
-        prop_assert_eq!(report.findings.iter().map(|found| found.bytes_at_peak).sum::<u64>(), plain.at_peak);
-        prop_assert_eq!(report.pools.iter().map(|pool| pool.bytes_at_peak).sum::<u64>(), plain.at_peak);
-        prop_assert_eq!(report.findings.iter().map(|found| found.blocks).sum::<u64>(), found.len() as u64);
-        prop_assert!(report.findings.is_sorted_by_key(|found| Reverse(found.byte_operators)));
-    }
 }

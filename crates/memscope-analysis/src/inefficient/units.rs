@@ -1,8 +1,9 @@
 //! Which operator an event belongs to.
 //!
 //! Operators are nested within a thread: what one does inside another is the outermost one's doing, because that is what
-//! the program called and could call earlier or later. An event outside of all operators is a unit of its own.
-use memscope_model::{Device, NameId, Phase};
+//! the program called and could call earlier or later. An event outside of all operators is a unit of its own. On which stream
+//! something is done, the innermost operator says that knows it.
+use memscope_model::{Device, NameId, Phase, StreamHandle};
 use rustc_hash::FxHashMap;
 
 /// Numbers units in the order in which they begin.
@@ -15,12 +16,15 @@ pub(super) struct Unit {
     pub(super) id: UnitId,
     /// `None` if it is no operator.
     pub(super) operator: Option<Operator>,
+    /// Of the event that was asked about.
+    pub(super) stream: Option<StreamHandle>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Operator {
     pub(super) device: Device,
     pub(super) name: Option<NameId>,
+    pub(super) stream: Option<StreamHandle>,
 }
 
 /// Whose operators.
@@ -48,6 +52,8 @@ struct OpenOperators {
 struct OpenOperator {
     framework: Framework,
     name: Option<NameId>,
+    /// Where it does not know its own, that of the one it is inside of.
+    stream: Option<StreamHandle>,
     /// Of ATB: the path of an operator inside another begins with that of the other.
     path: Option<Box<str>>,
 }
@@ -74,13 +80,13 @@ impl Units {
 
     fn begin(&mut self, operator: Option<Operator>) -> Unit {
         self.begun += 1;
-        Unit { id: UnitId(self.begun - 1), operator }
+        Unit { id: UnitId(self.begun - 1), operator, stream: operator.and_then(|operator| operator.stream) }
     }
 
     /// The unit of an event of a thread.
     pub(super) fn of(&mut self, thread: u32) -> Unit {
         match self.threads.get(&thread) {
-            Some(open) => open.unit,
+            Some(open) => Unit { stream: open.nested.last().and_then(|innermost| innermost.stream), ..open.unit },
             None => self.begin(None),
         }
     }
@@ -106,13 +112,17 @@ impl Units {
     fn start(&mut self, thread: u32, framework: Framework, operator: Operator, path: Option<&str>) -> bool {
         let is_atb = framework == Framework::Atb;
         let inner = path.filter(|_| is_atb);
-        let opened = OpenOperator { framework, name: operator.name, path: inner.map(Box::from) };
+        let Operator { name, stream, .. } = operator;
+        let mut opened = OpenOperator { framework, name, stream, path: inner.map(Box::from) };
         if let Some(open) = self.threads.get_mut(&thread) {
             // An operator that was left by an exception never ends.
             while open.nested.last().is_some_and(|outer| !outer.may_contain(inner)) {
                 open.nested.pop();
             }
-            if !open.nested.is_empty() && open.nested.len() < Self::DEEPEST {
+            if let Some(outer) = open.nested.last()
+                && open.nested.len() < Self::DEEPEST
+            {
+                opened.stream = opened.stream.or(outer.stream);
                 open.nested.push(opened);
                 return false;
             }
@@ -162,5 +172,51 @@ impl Recent {
     pub(super) fn after(&self, event: u64, neither: [UnitId; 2]) -> bool {
         let others = self.0.iter().flatten().filter(|(unit, _)| !neither.contains(unit));
         others.map(|(_, newest)| *newest).any(|newest| newest > event)
+    }
+}
+
+/// The newest events of a kind, by the streams they belong to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RecentByStream {
+    all: Recent,
+    of_unknown: Recent,
+    of_streams: FxHashMap<StreamHandle, Recent>,
+}
+
+impl RecentByStream {
+    pub(super) fn see(&mut self, unit: UnitId, event: u64, stream: Option<StreamHandle>) {
+        self.all.see(unit, event);
+        match stream {
+            Some(stream) => self.of_streams.entry(stream).or_default(),
+            None => &mut self.of_unknown,
+        }
+        .see(unit, event);
+    }
+
+    /// Whether there was one after an event, in another unit than these two, that may belong to the stream.
+    pub(super) fn after(&self, event: u64, neither: [UnitId; 2], stream: Option<StreamHandle>) -> bool {
+        let Some(stream) = stream else { return self.all.after(event, neither) };
+        let of_stream = self.of_streams.get(&stream);
+        self.of_unknown.after(event, neither) || of_stream.is_some_and(|recent| recent.after(event, neither))
+    }
+}
+
+/// Outermost operators of a device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OperatorCounts {
+    pub(super) all: u64,
+    of_unknown: u64,
+    of_streams: FxHashMap<StreamHandle, u64>,
+}
+
+impl OperatorCounts {
+    pub(super) fn add(&mut self, stream: Option<StreamHandle>) {
+        self.all += 1;
+        *stream.map_or(&mut self.of_unknown, |stream| self.of_streams.entry(stream).or_default()) += 1;
+    }
+
+    /// Those that may be on a stream.
+    pub(super) fn on(&self, stream: StreamHandle) -> u64 {
+        self.of_unknown + self.of_streams.get(&stream).copied().unwrap_or(0)
     }
 }

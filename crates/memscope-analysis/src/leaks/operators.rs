@@ -30,7 +30,7 @@ impl Operators {
                 self.devices.insert(note.device, name.id);
             }
             NoteKind::AtbOperator { phase, operator } => self.turn(note.at.thread, phase, operator.name),
-            NoteKind::AtenOperator { phase, name } => self.turn(note.at.thread, phase, name),
+            NoteKind::AtenOperator { phase, name, .. } => self.turn(note.at.thread, phase, name),
             _ => {}
         }
     }

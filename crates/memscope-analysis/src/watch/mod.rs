@@ -1,17 +1,21 @@
 //! Who changed a watched block, and whether it was theirs to change.
 //!
 //! Every two looks at a block that found something else in it have a change between them. The operators that were at work in between, on
-//! any thread, are its suspects. If one of them was given the block to write into, or for a purpose it did not say, the change is legal;
-//! else the innermost of each thread is named, or, if nobody was at work, the operators before and after.
+//! any thread, are its suspects. If one of them was given the block to write into, the change is legal; if one was given it for a purpose it
+//! did not say, it is doubtful. Else the innermost of each thread is named, or, if nobody was at work, the operators before and after.
+//!
+//! Where kernels run later than they are launched, a change that is seen at one operator may be an earlier one's. Changes come in the order
+//! of the operators that make them: each is set against the oldest owner that has not been seen to change the block. What is set against one that
+//! is not at work any more is doubtful, not legal, for it may as well be a fault.
 mod neighbours;
 mod report;
 
-use memscope_model::watch::{GivenFor, WatchId, WatchLook, WatchMoment, WatchSource};
+use memscope_model::watch::{GivenFor, WatchId, WatchLook, WatchMoment, WatchSource, WatchTrouble};
 use memscope_model::{Device, Moment, NoteEvent, NoteKind, Phase, State, TraceEvent, TraceSink};
 use neighbours::FreedNearby;
 pub use neighbours::{Neighbour, Neighbours};
 use report::Watched;
-pub use report::{Change, OperatorCall, Place, WatchReport, WatchedReport};
+pub use report::{Change, Doubt, Doubtful, OperatorCall, Place, WatchReport, WatchedReport};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -86,6 +90,7 @@ impl WatchTally {
                     watched.ended = Some((reason, note.at));
                 }
             }
+            NoteKind::WatchProblem { problem: WatchTrouble::Captured, value } => self.report.not_looked += value,
             NoteKind::WatchProblem { problem, value } => self.report.problems.push((problem, value, note.at)),
             _ => {}
         }
@@ -149,7 +154,7 @@ impl WatchTally {
         let Some(watched) = self.watches.get_mut(&look.watch).filter(|watched| watched.is_open()) else { return };
         watched.looks += 1;
         if let Some(open) = of_look {
-            watched.give(open.serial, look.given);
+            watched.give(open.serial, open.call, look.given);
         }
         if look.checksum != watched.checksum {
             let begins = of_look.filter(|_| look.moment.phase == Phase::Start).map(|open| open.serial);

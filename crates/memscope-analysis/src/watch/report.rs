@@ -4,7 +4,7 @@ use memscope_model::watch::{
     GivenFor, WatchEnding, WatchId, WatchLook, WatchOrigin, WatchSource, WatchTrouble, WatchedBlock,
 };
 use memscope_model::{DevAddr, Device, Moment, NameId, StackId, State};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// How many changes of a block are told one by one; the others are counted.
 const TOLD: usize = 32;
@@ -17,6 +17,8 @@ pub struct WatchReport {
     pub problems: Vec<(WatchTrouble, u64, Moment)>,
     /// Beginnings and ends of operators that were seen while something was watched.
     pub moments: u64,
+    /// How often a block was not looked at because a graph was being captured.
+    pub not_looked: u64,
 }
 
 /// What came of one watch.
@@ -40,6 +42,33 @@ pub struct WatchedReport {
     pub alarms: u64,
     /// The first of them.
     pub changes: Vec<Change>,
+    /// Changes by operators that may own the block.
+    pub doubtful: u64,
+    /// The first of each kind.
+    pub doubts: Vec<Doubtful>,
+    /// Some change may have been seen later than it was made.
+    pub is_late: bool,
+}
+
+/// Why it is not certain that a change was an owner's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doubt {
+    /// The operator was given the block, and does not say whether to write into it.
+    Purpose,
+    /// The operator owns the block and had ended when the change was seen: its kernels may have run later.
+    Late,
+}
+
+/// Changes that may be an owner's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Doubtful {
+    pub doubt: Doubt,
+    /// Who may own the block.
+    pub owner: OperatorCall,
+    /// How many there were of operators of that name, for the same reason.
+    pub times: u64,
+    /// The first of them.
+    pub change: Change,
 }
 
 /// Where a watched block is.
@@ -96,10 +125,12 @@ pub(super) struct Watched {
     /// Who was at work at any time since the last look.
     suspects: Vec<Suspect>,
     undecided: Vec<Undecided>,
-    since: Option<OperatorCall>,
-    operators_since: u64,
+    /// The first operator whose kernels may not have run yet, and its number.
+    since: Option<(OperatorCall, u64)>,
+    /// The number of the last operator that began.
+    last_begun: u64,
     /// Operators that own the block and were not seen to change it: where kernels run later, that may still come.
-    owing: BTreeSet<u64>,
+    owing: BTreeMap<u64, OperatorCall>,
     pub(super) freed_nearby: FreedNearby,
 }
 
@@ -121,6 +152,9 @@ impl Watched {
             legal: 0,
             alarms: 0,
             changes: Vec::new(),
+            doubtful: 0,
+            doubts: Vec::new(),
+            is_late: false,
         };
         Watched {
             report,
@@ -133,8 +167,8 @@ impl Watched {
             suspects,
             undecided: Vec::new(),
             since: None,
-            operators_since: 0,
-            owing: BTreeSet::new(),
+            last_begun: 0,
+            owing: BTreeMap::new(),
             freed_nearby: FreedNearby::default(),
         }
     }
@@ -149,16 +183,16 @@ impl Watched {
             other.is_innermost &= other.call.thread != suspect.call.thread;
         }
         self.suspects.push(suspect);
-        self.operators_since += 1;
-        self.since.get_or_insert(suspect.call);
+        self.last_begun = suspect.serial;
+        self.since.get_or_insert((suspect.call, suspect.serial));
     }
 
     /// What an operator may do with the block.
-    pub(super) fn give(&mut self, serial: u64, given: GivenFor) {
+    pub(super) fn give(&mut self, serial: u64, call: OperatorCall, given: GivenFor) {
         /// More than torch_npu's queue has room for.
         const MOST_OWING: usize = 8192;
-        if given >= GivenFor::Unknown {
-            self.owing.insert(serial);
+        if given == GivenFor::Writing && !is_exact(call.source, self.place.device, self.report.blocking) {
+            self.owing.insert(serial, call);
             if self.owing.len() > MOST_OWING {
                 self.owing.pop_first();
             }
@@ -185,7 +219,7 @@ impl Watched {
             // The one around it is at work by itself.
             mark_innermost(&mut suspects, at.thread);
         }
-        let is_settled = suspects.iter().any(|suspect| suspect.given >= GivenFor::Unknown);
+        let is_settled = suspects.iter().any(|suspect| suspect.given == GivenFor::Writing);
         let sources = suspects.iter().map(|suspect| suspect.call.source).chain([look.moment.source]);
         let exact = sources.into_iter().all(|source| is_exact(source, device, self.report.blocking));
         let neighbours = match is_settled || self.report.changes.len() + self.undecided.len() >= TOLD {
@@ -198,14 +232,15 @@ impl Watched {
             after: self.last_operator,
             before: of_look.map(|open| open.call),
             exact,
-            since: self.since,
-            operators_since: self.operators_since,
+            since: self.since.map(|(call, _)| call),
+            operators_since: self.since.map_or(0, |(_, first)| {
+                // The one that is about to begin has done nothing.
+                (self.last_begun + 1).saturating_sub(first + u64::from(begins.is_some()))
+            }),
             contents: (self.content, look.content),
             checksums: (self.checksum, look.checksum),
             neighbours,
         };
-        self.since = None;
-        self.operators_since = 0;
         self.undecided.push(Undecided { suspects, change });
     }
 
@@ -225,22 +260,24 @@ impl Watched {
     }
 
     fn judge(&mut self, undecided: Undecided) {
-        if undecided.is_legal() {
+        let exact = undecided.change.exact;
+        self.report.is_late |= !exact;
+        let oldest = if exact { None } else { self.owing.pop_first() };
+        if let Some(owner) = undecided.owner(GivenFor::Writing) {
             self.report.legal += 1;
-            for suspect in undecided.suspects.iter().filter(|suspect| suspect.given >= GivenFor::Unknown) {
-                self.owing.remove(&suspect.serial);
+            // Those before it have run; it may not have to its end.
+            if self.since.is_none_or(|(_, first)| first < owner.serial) {
+                self.since = Some((owner.call, owner.serial));
             }
             return;
         }
-        if !undecided.change.exact && self.owing.pop_first().is_some() {
-            self.report.legal += 1;
-            return;
-        }
-        self.report.alarms += 1;
-        if self.report.changes.len() < TOLD {
-            let innermost = undecided.suspects.iter().filter(|suspect| suspect.is_innermost);
-            let during = innermost.map(|suspect| suspect.call).collect();
-            self.report.changes.push(Change { during, ..undecided.change });
+        let purpose = undecided.owner(GivenFor::Unknown).map(|owner| (Doubt::Purpose, owner.call));
+        let doubt = purpose.or(oldest.map(|(_, owner)| (Doubt::Late, owner)));
+        let innermost = undecided.suspects.iter().filter(|suspect| suspect.is_innermost);
+        let change = Change { during: innermost.map(|suspect| suspect.call).collect(), ..undecided.change };
+        match doubt {
+            Some((doubt, owner)) => self.report.doubt(doubt, owner, change),
+            None => self.report.alarm(change),
         }
     }
 
@@ -252,9 +289,34 @@ impl Watched {
     }
 }
 
+impl WatchedReport {
+    fn alarm(&mut self, change: Change) {
+        self.alarms += 1;
+        if self.changes.len() < TOLD {
+            self.changes.push(change);
+        }
+    }
+
+    fn doubt(&mut self, doubt: Doubt, owner: OperatorCall, change: Change) {
+        self.doubtful += 1;
+        let key = |doubt, owner: &OperatorCall| (doubt, owner.source, owner.name);
+        let known = self.doubts.iter_mut().find(|told| key(told.doubt, &told.owner) == key(doubt, &owner));
+        if let Some(told) = known {
+            told.times += 1;
+        } else if self.doubts.len() < TOLD {
+            self.doubts.push(Doubtful { doubt, owner, times: 1, change });
+        }
+    }
+}
+
 impl Undecided {
     fn is_legal(&self) -> bool {
-        self.suspects.iter().any(|suspect| suspect.given >= GivenFor::Unknown)
+        self.owner(GivenFor::Writing).is_some()
+    }
+
+    /// The innermost operator that was given the block for that.
+    fn owner(&self, given: GivenFor) -> Option<&Suspect> {
+        self.suspects.iter().filter(|suspect| suspect.given == given).max_by_key(|suspect| suspect.serial)
     }
 }
 

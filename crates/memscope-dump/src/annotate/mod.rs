@@ -84,7 +84,7 @@ impl BlockFindings {
     fn of(&self, process: Option<u64>, block: u64) -> Inefficiencies {
         let is_its = |of: &Option<u32>| of.is_none_or(|of| process == Some(u64::from(of)));
         let known = self.of_processes.iter().find(|(of, _)| is_its(of));
-        known.map_or(Inefficiencies::NONE, |(_, annotations)| annotations.get(BlockId(block)).inefficiencies)
+        known.map_or(Inefficiencies::NONE, |(_, annotations)| annotations.get(BlockId(block)))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::rows::{Event, EventType, NOT_APPLICABLE, RANGE_END_PREFIX, key, value
 use crate::tensor_words::{dimensions_of, format_code, torch_type_code, type_code};
 use memscope_model::{
     Access, AccessMode, AtbOperator, DevAddr, KernelPhase, Name, NameId, NoteKind, Phase, Pool, RefusalList,
-    RefusedCall, SnapshotMemory, TimestampNs,
+    RefusedCall, SnapshotMemory, StreamHandle, TimestampNs,
 };
 use std::borrow::Cow;
 
@@ -59,6 +59,11 @@ impl<'a> KeptTexts<'a> {
 
     fn first_number(&self, keys: [&str; 2]) -> Result<u64, Refused> {
         Ok(self.number(keys[0])?.or(self.number(keys[1])?).unwrap_or(0))
+    }
+
+    /// Of an operator; a foreign word that is no handle says nothing.
+    fn stream(&self) -> Option<StreamHandle> {
+        self.attributes.number(key::STREAM_HANDLE).ok().flatten().and_then(StreamHandle::known)
     }
 
     fn small(&self, key: &str) -> Result<Option<u32>, Refused> {
@@ -146,11 +151,13 @@ pub(crate) fn note_of<'a>(
                 path: texts.text(key::PATH),
                 workspace: DevAddr(texts.number(key::WORKSPACE)?.unwrap_or(0)),
                 workspace_size: texts.number(key::WORKSPACE_SIZE)?.unwrap_or(0),
+                stream: texts.stream(),
             },
         },
         (Event::OpLaunch, EventType::ATEN_START | EventType::ATEN_END) => NoteKind::AtenOperator {
             phase: if event_type == EventType::ATEN_START { Phase::Start } else { Phase::End },
             name,
+            stream: texts.stream(),
         },
         (Event::Access, _) => {
             let by = [value::BY_ATB, value::BY_ATEN].into_iter().find(|by| texts.attributes.is(key::TYPE, by));

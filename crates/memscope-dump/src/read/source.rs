@@ -411,9 +411,9 @@ impl Delivery {
                 operator.name = with(operator.name, id);
                 NoteKind::AtbOperator { phase, operator }
             }
-            NoteKind::AtenOperator { phase, name } => {
+            NoteKind::AtenOperator { phase, name, stream } => {
                 let id = named(name);
-                NoteKind::AtenOperator { phase, name: with(name, id) }
+                NoteKind::AtenOperator { phase, name: with(name, id), stream }
             }
             NoteKind::AtbKernel { phase, name, path } => {
                 let id = named(name);

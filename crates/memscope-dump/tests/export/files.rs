@@ -88,18 +88,10 @@ fn a_cancelled_export_leaves_the_earlier_file_alone() {
         let (first, _) = recording.export(format);
         let before = fs::read(&first.files[0]).unwrap();
         let mut process = Process::open(&recording.directory).unwrap();
+        let (room, mut symbolizer) = (Room::default(), Symbolizer::new());
         let options = ExportOptions {
-            format,
-            brand: Brand::MsMemScope,
-            stacks: None,
-            dump_events: DumpEvents::ALL,
-            room: &Room::default(),
-            notice: &mut |_| {},
-            progress: &mut |_| {},
             cancel: Some(&AtomicBool::new(true)),
-            symbolizer: &mut Symbolizer::new(),
-            usage: None,
-            annotations: None,
+            ..ExportOptions::quiet(format, &room, &mut symbolizer)
         };
         let error = export_process(&mut process, &recording.directory, options, &mut []).unwrap_err();
         assert!(matches!(error, ExportError::Cancelled));

@@ -41,18 +41,14 @@ impl Recording {
         dump_events: DumpEvents,
     ) -> Result<(Exported, Vec<BlockEvent>), ExportError> {
         let mut process = Process::open(&self.directory).unwrap();
+        let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
         let options = ExportOptions {
-            format,
             brand,
             stacks: self.stacks,
             dump_events,
-            room: &Room::default(),
-            notice: &mut |_| {},
-            progress: &mut |_| {},
-            cancel: None,
-            symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
             usage: self.usage.as_deref(),
             annotations: self.annotations.as_ref(),
+            ..ExportOptions::quiet(format, &room, &mut symbolizer)
         };
         let mut events = Vec::new();
         let mut keep = |event: &TraceEvent<'_>, _: &State<'_>| {

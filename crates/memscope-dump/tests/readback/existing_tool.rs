@@ -88,7 +88,7 @@ fn assert_is_the_run(source: &mut dyn TraceSource) {
          Some(\"torch._ops.aten.add.Tensor\") stack ([], [])",
         "7 000700 0 thread 35 step StepId(1) Kernel { phase: Launch, name: Some(\"MatMulV2\"), stream: Some(3), task: \
          Some(9) } stack ([], [])",
-        "8 000800 0 thread 35 step StepId(1) AtenOperator { phase: Start, name: Some(\"torch._ops.aten.add.Tensor\") } stack \
+        "8 000800 0 thread 35 step StepId(1) AtenOperator { phase: Start, name: Some(\"torch._ops.aten.add.Tensor\"), stream: None } stack \
          ([], [])",
         "9 000900 Free block 2 0 PTA Region at 0x12c041202400 size 1536 owner Some(\"PTA@weight@ops\") thread 35 step \
          StepId(1) stack ([], []) used 0 reserved Some(20971520) matched true synthetic false",

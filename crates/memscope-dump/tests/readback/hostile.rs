@@ -240,7 +240,10 @@ proptest! {
         let mut text = format!("{HEADER}\n").into_bytes();
         text.extend_from_slice(&bytes);
         let dump = dump("memscope_dump_1.csv", &text);
-        read(&dump.path).unwrap();
+        if let Err(why) = read(&dump.path) {
+            // Pieces of rows may make rows of two processes.
+            prop_assert!(why.to_string().contains("processes"), "{why}");
+        }
     }
 
     #[test]

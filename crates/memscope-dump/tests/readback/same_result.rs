@@ -6,7 +6,7 @@
 //! without an event; how host memory was pinned; frees of device memory that was never seen. The row that makes a database
 //! of a single row viewable reads as an additional start of tracing.
 use crate::summary::{Summary, summary, sums};
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, export_process, open};
+use memscope_dump::{Brand, ExportOptions, Format, Room, StackForm, export_process, open};
 use memscope_model::{Outcome, Process};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::{
@@ -41,6 +41,7 @@ enum Step {
     Launch { device: u32, name: u64, task: u32, runs: bool },
     Operator { slot: u64, path: String, name: String, node: u32 },
     Aten { slot: u64, name: u32, node: u32 },
+    Stream { handle: u64 },
     Label { deed: u8, level: usize, label: u32, address: u64 },
 }
 
@@ -102,6 +103,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, u64, Step)>> {
         2 => (0u64..8, paths(), texts(), node.clone())
             .prop_map(|(slot, path, name, node)| Step::Operator { slot, path, name, node }),
         2 => (0u64..8, 0u32..3, node).prop_map(|(slot, name, node)| Step::Aten { slot, name, node }),
+        1 => prop_oneof![0u64..3, any::<u64>()].prop_map(|handle| Step::Stream { handle }),
         4 => (0u8..4, 0usize..6, 0u32..4, prop_oneof![0u64..12, 1000u64..1008])
             .prop_map(|(deed, level, label, address)| Step::Label { deed, level, label, address }),
     ];
@@ -251,6 +253,7 @@ fn write_step(
                 _ => spool.label_block(lane, ticks, level, *label, labelled),
             }
         }
+        Step::Stream { handle } => spool.stream(lane, *handle),
         // One inside another, whose output comes after it.
         Step::Aten { slot, name, node } => {
             let tensor = (address(*slot) + 8, 24);
@@ -276,19 +279,8 @@ fn both(directory: &Path, format: Format, brand: Brand, stacks: Option<StackForm
 
 fn of_files(directory: &Path, format: Format, brand: Brand, stacks: Option<StackForm>) -> Seen {
     let mut process = Process::open(directory).unwrap();
-    let options = ExportOptions {
-        format,
-        brand,
-        stacks,
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
-        annotations: None,
-    };
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
+    let options = ExportOptions { brand, stacks, ..ExportOptions::quiet(format, &room, &mut symbolizer) };
     export_process(&mut process, directory, options, &mut []).unwrap();
     // Else it would be read again.
     let aside = directory.with_file_name("spool");

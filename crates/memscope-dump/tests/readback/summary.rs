@@ -114,8 +114,8 @@ fn told_kind(kind: NoteKind<'_>) -> String {
     match kind {
         NoteKind::RangeStart { text, .. } => format!("range {text:?}"),
         NoteKind::RangeEnd { text, .. } => format!("end of range {text:?}"),
-        NoteKind::AtbOperator { phase, operator: AtbOperator { name, path, workspace, workspace_size } } => {
-            format!("operator {phase:?} {name:?} {path:?} {:#x} {workspace_size}", workspace.0)
+        NoteKind::AtbOperator { phase, operator: AtbOperator { name, path, workspace, workspace_size, stream } } => {
+            format!("operator {phase:?} {name:?} {path:?} {:#x} {workspace_size} {stream:?}", workspace.0)
         }
         NoteKind::Access(Access { name, .. }) => format!("{:?} by {name:?}", kind),
         other => format!("{other:?}"),

@@ -186,7 +186,7 @@ impl LaneCursor {
         let mut header = *block;
         if !spool.payload(block, &mut self.payload)? {
             if !complete {
-                // The live window was recycled under us; the next refresh finds the spool block in `events.spool`.
+                // The live window moved on and could not be appended.
                 self.payload.truncate(self.at);
                 return Ok(false);
             }

@@ -85,10 +85,6 @@ impl ProcessInfo {
         self.notes & layout::notes::BLOCK_LABELS != 0
     }
 
-    pub fn task_log_refused(&self) -> bool {
-        self.notes & layout::notes::TASK_LOG_REFUSED != 0
-    }
-
     /// Parses the header page; the error says what is wrong with it.
     pub(super) fn parse(page: &[u8]) -> Result<ProcessInfo, HeaderError> {
         let u32_of = |offset: usize| u32_at(page, offset).ok_or(HeaderError::Truncated);

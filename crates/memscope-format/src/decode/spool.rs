@@ -22,8 +22,9 @@ pub struct Spool {
     events: Option<File>,
     process: ProcessInfo,
     lanes: BTreeMap<u32, Lane>,
-    /// How far `events.spool` has been indexed.
+    /// How far `events.spool` has been indexed, and how long it was then: a live writer may have appended to it since.
     indexed: u64,
+    events_length: u64,
     damage: Vec<Damage>,
 }
 
@@ -106,6 +107,7 @@ impl Spool {
             process,
             lanes: BTreeMap::new(),
             indexed: 0,
+            events_length: 0,
             damage: Vec::new(),
         };
         spool.index()?;
@@ -165,7 +167,8 @@ impl Spool {
         self.lanes.get(&lane)
     }
 
-    /// The committed payload of a spool block. `Ok(false)`: it does not match its checksum, or the window moved on.
+    /// The committed payload of a spool block, as far as it was committed when it was indexed. `Ok(false)`: it does not match
+    /// its checksum, or is neither in its window nor in `events.spool` any more.
     pub(super) fn payload(&self, block: &SpoolBlock, buffer: &mut Vec<u8>) -> Result<bool, SpoolError> {
         buffer.resize(WINDOW_HEADER_SIZE + block.committed, 0);
         match block.location {
@@ -182,13 +185,49 @@ impl Spool {
                 let mut header = [0u8; WINDOW_HEADER_SIZE];
                 read_exact(&self.windows, &self.windows_path, &mut header, offset)?;
                 let now = SpoolBlock::parse(&header, block.location).map(|now| (now.lane, now.generation));
-                if now != Some((block.lane, block.generation)) {
+                if now != Some((block.lane, block.generation)) && !self.appended_since(block, buffer)? {
                     return Ok(false);
                 }
             }
         }
         buffer.drain(..WINDOW_HEADER_SIZE);
         Ok(true)
+    }
+
+    /// Header and payload of a generation that was in its window when it was indexed: a window is appended before it moves
+    /// on. What was committed to it since is left out, as of all the others.
+    fn appended_since(&self, block: &SpoolBlock, buffer: &mut Vec<u8>) -> Result<bool, SpoolError> {
+        let path = &self.events_path;
+        // It may have been made since.
+        let events = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(source) => return Err(io_error(path, source)),
+        };
+        let length = file_length(&events, path)?;
+        let mut offset = self.indexed;
+        while offset + WINDOW_HEADER_SIZE as u64 <= length {
+            let mut header = [0u8; WINDOW_HEADER_SIZE];
+            read_exact(&events, path, &mut header, offset)?;
+            let found = SpoolBlock::parse(&header, BlockLocation::Events(offset));
+            let end = found.map(|found| offset + (WINDOW_HEADER_SIZE + found.committed) as u64);
+            let (Some(found), Some(end)) = (found, end.filter(|end| *end <= length)) else {
+                let Some(next) = next_magic(&events, path, offset + 1, length)? else { break };
+                offset = next;
+                continue;
+            };
+            let is_wanted = (found.lane, found.generation) == (block.lane, block.generation);
+            if is_wanted && found.committed >= block.committed {
+                buffer.resize((end - offset) as usize, 0);
+                read_exact(&events, path, buffer, offset)?;
+                if intact(buffer, found.checksum) {
+                    buffer.truncate(WINDOW_HEADER_SIZE + block.committed);
+                    return Ok(true);
+                }
+            }
+            offset = end;
+        }
+        Ok(false)
     }
 
     fn index(&mut self) -> Result<(), SpoolError> {
@@ -251,6 +290,7 @@ impl Spool {
     fn index_events(&mut self, events: &File) -> Result<(), SpoolError> {
         let path = self.events_path.clone();
         let length = file_length(events, &path)?;
+        self.events_length = length;
         let mut gap: Option<u64> = None;
         while self.indexed + WINDOW_HEADER_SIZE as u64 <= length {
             let offset = self.indexed;
@@ -364,7 +404,7 @@ impl Spool {
         for damage in missing {
             self.note(damage);
         }
-        let length = self.events.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |data| data.len());
+        let length = self.events_length;
         if length > self.indexed && !self.tail_is_kept(length) {
             self.note(Damage::Gap { offset: self.indexed, length: length - self.indexed });
         }

@@ -10,7 +10,7 @@ use memscope_format::watch::{GivenFor, WatchEnding, WatchOrigin, WatchSource, Wa
 pub(crate) type Recipe = fn() -> SpoolBuilder;
 
 /// By the name of the directory. Never changed and never taken away; what is new gets a new one.
-pub(crate) const RECIPES: [(&str, Recipe); 13] = [
+pub(crate) const RECIPES: [(&str, Recipe); 14] = [
     ("malloc", malloc),
     ("device", device),
     ("kernels", kernels),
@@ -24,6 +24,7 @@ pub(crate) const RECIPES: [(&str, Recipe); 13] = [
     ("phases", phases),
     ("calls", calls),
     ("watch", watch),
+    ("streams", streams),
 ];
 
 const SETTINGS: &str = "v=1;run=18446744073709551615;owner=1000;brand=msleaks;utc=-12600;hz=0;c=50;py=1000;cpu=1;npu=ffffffff;\
@@ -513,8 +514,32 @@ fn watch() -> SpoolBuilder {
         }
         let reason = WatchEnding::ALL[number as usize % WatchEnding::ALL.len()];
         spool.record(lane, ticks + 20, &Extended::WatchEnd { watch, reason });
-        let problem = WatchTrouble::ALL[number as usize % WatchTrouble::ALL.len()];
+        // Those there were when it was written.
+        let problem = WatchTrouble::ALL[number as usize % 5];
         spool.record(lane, ticks + 21, &Extended::WatchProblem { problem, value: size });
+        ticks += 1000;
+        if number == 6 {
+            spool.end_generation(lane);
+        }
+    }
+    spool
+}
+
+/// Operators on streams that change, in two threads, from one that nobody knows and back.
+fn streams() -> SpoolBuilder {
+    let mut spool = spool();
+    let (lane, other) = (spool.lane(4711), spool.lane(4712));
+    for lane in [lane, other] {
+        spool.aten_name(lane, 0, "aten::add.Tensor");
+    }
+    let mut ticks = 10;
+    for (number, handle) in (0u64..).zip(SIZES) {
+        let sequence = 2 * number + 1;
+        spool.aten_start(lane, ticks, sequence, 0, 0, 0).aten_end(lane, ticks + 1, sequence);
+        spool.stream(lane, handle).stream(other, !handle);
+        spool.operator_start(other, ticks + 2, number, 0, (0x12c0_0000_0000, 512), "0_1/0/7_Add", "Add", 0);
+        spool.operator_end(other, ticks + 3, number);
+        spool.aten_start(lane, ticks + 4, sequence + 1, 0, 0, 0).aten_end(lane, ticks + 5, sequence + 1);
         ticks += 1000;
         if number == 6 {
             spool.end_generation(lane);

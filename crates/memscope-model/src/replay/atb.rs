@@ -41,7 +41,8 @@ impl Replay {
         match kind {
             EventKind::AtbOperatorStart { launch: number, device, workspace, workspace_size } => {
                 let device = self.device_of_operator(device, now.thread);
-                let operator = AtbOperator { name: named(of_operator), path, workspace, workspace_size };
+                let stream = lane.stream();
+                let operator = AtbOperator { name: named(of_operator), path, workspace, workspace_size, stream };
                 self.operators.start(number, OpenAtbOperator::of(device, &operator));
                 self.emit_if_asked_for(
                     now,

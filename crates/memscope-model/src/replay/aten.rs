@@ -37,22 +37,18 @@ impl Replay {
             EventKind::AtenOperatorStart { sequence, device, name } => {
                 let name = named(name);
                 let device = self.device_of_aten(device, now.thread);
-                self.aten_operators.start(sequence, OpenAtenOperator { device, name });
+                let stream = lane.stream().filter(|_| device != Device::Cpu);
+                self.aten_operators.start(sequence, OpenAtenOperator { device, name, stream });
                 let name = name.and_then(|name| names.get(name));
-                let kind = NoteKind::AtenOperator { phase: Phase::Start, name };
+                let kind = NoteKind::AtenOperator { phase: Phase::Start, name, stream };
                 self.emit_if_asked_for(now, device, kind, names, sink)
             }
             EventKind::AtenOperatorEnd { sequence } => {
                 // The start of one that nobody knows is in a part of the recording that is lost.
                 let Some(open) = self.aten_operators.end(sequence) else { return ControlFlow::Continue(()) };
                 let name = open.name.and_then(|name| names.get(name));
-                self.emit_if_asked_for(
-                    now,
-                    open.device,
-                    NoteKind::AtenOperator { phase: Phase::End, name },
-                    names,
-                    sink,
-                )
+                let kind = NoteKind::AtenOperator { phase: Phase::End, name, stream: open.stream };
+                self.emit_if_asked_for(now, open.device, kind, names, sink)
             }
             EventKind::AtenAccess { mode, name, device, address, size, storage } => {
                 let name = named(name);

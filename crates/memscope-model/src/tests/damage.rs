@@ -202,3 +202,41 @@ fn a_torn_block_whose_window_holds_less_gives_what_the_window_holds() {
     let (events, _) = replay_directory(directory.path());
     assert_eq!(events.len(), 9);
 }
+
+#[test]
+fn what_a_live_process_records_while_it_is_read_neither_hides_nor_adds_anything() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spool = SpoolBuilder::new();
+    let lanes = [spool.lane(1), spool.lane(2)];
+    let mut ticks = 0;
+    let mut record = |spool: &mut SpoolBuilder, count: u64| {
+        for number in ticks + 1..=ticks + count {
+            spool.alloc(lanes[number as usize % 2], number, number << 4, 1, 0);
+        }
+        ticks += count;
+    };
+    record(&mut spool, 10);
+    spool.write(directory.path()).unwrap();
+    let mut opened = Process::open(directory.path()).unwrap();
+    // Both windows are filled and appended, several times.
+    for _ in 0..3 {
+        record(&mut spool, 6);
+        for lane in lanes {
+            spool.end_generation(lane);
+        }
+    }
+    record(&mut spool, 2);
+    spool.write(directory.path()).unwrap();
+    for _ in 0..2 {
+        let mut seen = 0;
+        let outcome = opened.replay(
+            &mut |_, _| {
+                seen += 1;
+                ControlFlow::Continue(())
+            },
+            &mut |_| {},
+        );
+        assert_eq!((seen, outcome.unwrap().damage), (10, vec![]));
+    }
+    assert_eq!(replay_directory(directory.path()).0.len(), 30);
+}

@@ -37,9 +37,9 @@ fn an_operator_ends_with_the_words_of_its_start_and_its_kernel_is_named_by_its_p
     spool.end_generation(lane).kernel(lane, 4, Phase::End, 2, "0_9/0/1_Graph/0_Linear/0_MatMul/after");
     spool.operator_end(lane, 5, 11).operator_end(lane, 6, 10).operator_end(lane, 7, 10);
     let graph = "operator: AtbOperator { name: Some(\"Graph\"), path: Some(\"0_9/0/1_Graph\"), \
-                 workspace: DevAddr(20480), workspace_size: 64 } }";
+                 workspace: DevAddr(20480), workspace_size: 64, stream: None } }";
     let linear = "operator: AtbOperator { name: Some(\"Linear\"), path: Some(\"0_9/0/1_Graph/0_Linear\"), \
-                  workspace: DevAddr(20544), workspace_size: 32 } }";
+                  workspace: DevAddr(20544), workspace_size: 32, stream: None } }";
     let kernel = |phase, end| {
         format!(
             "AtbKernel {{ phase: {phase}, name: Some(\"0_MatMul\"), path: Some(\"0_9/0/1_Graph/0_Linear/0_MatMul/{end}\") }}"
@@ -255,7 +255,8 @@ fn an_operator_of_aten_ends_with_its_name_also_in_another_thread_and_one_may_be_
     // Its start, and the name of its number, are in the other lane.
     spool.end_generation(lane).aten_end(other, 4, 10).aten_end(other, 5, 99).aten_start(other, 6, 12, 0, 3, 0);
     let told = notes(&mut record(&mut spool).process);
-    let operator = |phase, name: Option<&str>| format!("AtenOperator {{ phase: {phase}, name: {name:?} }} true");
+    let operator =
+        |phase, name: Option<&str>| format!("AtenOperator {{ phase: {phase}, name: {name:?}, stream: None }} true");
     let expected = [
         format!("1 0 {}", operator("Start", Some("aten::linear"))),
         format!("2 0 {}", operator("Start", Some("aten::addmm"))),
@@ -264,6 +265,31 @@ fn an_operator_of_aten_ends_with_its_name_also_in_another_thread_and_one_may_be_
         format!("6 0 {}", operator("Start", None)),
     ];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn an_operator_is_on_the_stream_its_lane_told_last_and_ends_on_it() {
+    let mut spool = SpoolBuilder::new();
+    spool.config("cpu=1;npu=ffffffff;level=1;events=15;dir=/a");
+    let (lane, other) = (spool.lane(7), spool.lane(8));
+    spool.aten_name(lane, 0, "aten::add").aten_start(lane, 1, 1, 0, 0, 0).stream(lane, 0x700);
+    spool.operator_start(lane, 2, 1, 0, (0x5000, 64), "0_9/0/1_Graph", "Graph", 0).stream(lane, 0x800);
+    // Another lane has told nothing yet; one that is told no more is not known.
+    spool.end_generation(lane).aten_start(lane, 3, 2, 0, 0, 0).aten_start(other, 4, 3, 0, 0, 0).stream(lane, 0);
+    spool.aten_start(lane, 5, 4, 0, 0, 0).stream(lane, 0x900);
+    for (ticks, sequence) in [(6, 4), (7, 3), (8, 2)] {
+        spool.aten_end(lane, ticks, sequence);
+    }
+    spool.operator_end(lane, 9, 1).aten_end(lane, 10, 1).aten_start(lane, 11, 5, memscope_testkit::HOST_DEVICE, 0, 0);
+    let told = notes(&mut record(&mut spool).process);
+    let stream = |note: &String| {
+        let behind = note.split("stream: ").nth(1).unwrap_or_default();
+        behind.split([' ', ',']).next().unwrap_or_default().to_owned()
+    };
+    let (first, second, none) = ("Some(StreamHandle(1792))", "Some(StreamHandle(2048))", "None");
+    // The last is on the host, which has no streams.
+    let expected = [none, first, second, none, none, none, none, second, first, none, none];
+    assert_eq!(told.iter().map(stream).collect::<Vec<String>>(), expected);
 }
 
 #[test]

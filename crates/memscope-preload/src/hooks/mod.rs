@@ -38,6 +38,10 @@ memscope_hook::hooks! {
         aclrtHostRegisterV2(address: *mut c_void, size: u64, flag: u32) -> c_int, in ACL, else ACL_ABSENT
             => acl::host_register;
         aclrtHostUnregister(address: *mut c_void) -> c_int, in ACL, else ACL_ABSENT => acl::host_unregister;
+
+        rtStreamBeginCapture(stream: usize, mode: c_int) -> c_int, in RUNTIME, else RUNTIME_ABSENT => runtime::begin_capture;
+        rtStreamEndCapture(stream: usize, model: *mut *mut c_void) -> c_int, in RUNTIME, else RUNTIME_ABSENT
+            => runtime::end_capture;
     }
     plain {
         mlockall(flags: c_int) -> c_int, in LIBC, else FAILED => process::lock_all;
@@ -105,6 +109,11 @@ memscope_hook::hooks! {
         // Called once, when Python has loaded torch: from then on its operators can be observed.
         EngineStub is _ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE(engine: usize),
             in TORCH => torch::loaded;
+    }
+    gated {
+        // Called for each call of torch's dispatcher.
+        StepCallbacks is _ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE(scope: u8), in TORCH, by torch::GATE
+            => torch::asked, torch::answered;
     }
     chosen {
         prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int,

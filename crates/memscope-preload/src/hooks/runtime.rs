@@ -1,9 +1,11 @@
 //! Kernel launches: the runtime's functions and those of ACL, which call the runtime's.
+use super::{rtStreamBeginCapture, rtStreamEndCapture};
 use crate::hooks::atb::KeptErrno;
 use crate::kernel_times;
 use crate::recording::hidden;
-use crate::watched_memory::Runtime;
-use core::ffi::c_int;
+use crate::watched_memory::{Runtime, capture_begins, capture_ended};
+use core::ffi::{c_int, c_void};
+use memscope_hook::Entry;
 use memscope_recorder::kernel;
 use memscope_recorder::slot::KernelLaunch;
 use memscope_recorder::watch::{self, WatchSource};
@@ -38,6 +40,24 @@ fn watched(original: impl FnOnce() -> c_int) -> c_int {
         let _errno = KeptErrno::keep();
         watch::ends(guard, &kernel(watch::take_kernel()), &|_| {}, &Runtime::of_device());
     });
+    answer
+}
+
+/// From here on nobody may wait for the device, [`crate::watched_memory`] neither. Noted before it is so: another thread may be about to.
+pub(super) unsafe extern "C" fn begin_capture(stream: usize, mode: c_int, _entry: Entry) -> c_int {
+    capture_begins(stream);
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { rtStreamBeginCapture::call(stream, mode) };
+    if answer != 0 {
+        capture_ended(stream);
+    }
+    answer
+}
+
+pub(super) unsafe extern "C" fn end_capture(stream: usize, model: *mut *mut c_void, _entry: Entry) -> c_int {
+    // SAFETY: the program's own arguments are passed on.
+    let answer = unsafe { rtStreamEndCapture::call(stream, model) };
+    capture_ended(stream);
     answer
 }
 

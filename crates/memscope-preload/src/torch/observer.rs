@@ -4,7 +4,7 @@
 //! themselves. A composite operator is passed over, and so is one that is given tensors which stand for others (fake, functional,
 //! distributed, batched): what they call is what happens. So an operator is recorded once, however many dispatch modes it passes
 //! through.
-use super::observed;
+use super::{listening, observed, streams};
 use crate::hooks::atb::KeptErrno;
 use crate::recording::hidden;
 use crate::watched_memory::Runtime;
@@ -59,7 +59,13 @@ memscope_torch::start_callback!(started => began);
 /// What torch is to call, with the tensors of each call or without.
 pub(super) fn callback(tensors: bool) -> Callback {
     TENSORS.store(tensors, Relaxed);
-    Callback::new(started, ended, tensors)
+    wanted_callback()
+}
+
+/// The same, as it was wanted last.
+#[inline(always)]
+pub(super) fn wanted_callback() -> Callback {
+    Callback::new(started, ended, TENSORS.load(Relaxed))
 }
 
 unsafe extern "C" fn began(address: usize) {
@@ -73,6 +79,7 @@ unsafe extern "C" fn began(address: usize) {
         return began_by_name(&call);
     }
     let Some(schema) = call.schema() else { return };
+    listening::told(address);
     match OPERATORS.find(schema.address(), || schema.identity(), EPOCH.load(Relaxed), || call.facts()) {
         Found::Known(_, facts) if facts.kind == Kind::Composite => {}
         Found::Known(name, facts) => begin(&call, name, &facts, || schema.text()),
@@ -97,12 +104,14 @@ fn begin(call: &RecordFunction<'_>, name: u32, facts: &Facts, text: impl Fn() ->
             return;
         }
     }
+    let is_wanted = LAUNCHES.load(Relaxed);
     let operator = Operator {
         place: call.address() + SUBJECT,
         name,
         device: given.device(),
+        stream: if is_wanted { given.stream() } else { streams::UNKNOWN },
         flags: if given.writes_later { WRITES_LATER } else { 0 },
-        is_wanted: LAUNCHES.load(Relaxed),
+        is_wanted,
     };
     hidden(|guard| {
         let sequence = aten::begin(guard, &operator, &text, |tensors| {
@@ -151,7 +160,7 @@ fn began_by_name(call: &RecordFunction<'_>) {
     let nothing = || Some(Facts::from_words([0; 4]));
     let Found::Known(name, _) = OPERATORS.find(key, || [0; 2], 0, nothing) else { return };
     let (place, device, is_wanted) = (call.address() + SUBJECT, LogicalDevice::UNKNOWN, LAUNCHES.load(Relaxed));
-    let operator = Operator { place, name, device, flags: 0, is_wanted };
+    let operator = Operator { place, name, device, stream: streams::UNKNOWN, flags: 0, is_wanted };
     hidden(|guard| aten::begin(guard, &operator, || text, |_| {}));
 }
 
@@ -241,6 +250,15 @@ impl Given {
         let host =
             || if self.on_host && HOST.load(Relaxed) { LogicalDevice(HOST_DEVICE) } else { LogicalDevice::UNKNOWN };
         self.npu.unwrap_or_else(host)
+    }
+
+    /// Nothing that runs on the host has one.
+    #[inline(always)]
+    fn stream(&self) -> u64 {
+        match self.npu {
+            None if self.on_host && HOST.load(Relaxed) => streams::UNKNOWN,
+            npu => streams::current(npu),
+        }
     }
 }
 

@@ -2,200 +2,52 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use memscope_session::opened::{BlockColumns, BlockReader, StepId, step_numbers};
+use memscope_session::opened::{BlockColumns, BlockReader, StepId};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::batches::{Batches, Origin, place_of};
+use super::batches::{Batches, Origin, batch_classes, place_of};
 use super::choice::Filter;
 use super::events::{device_word, pool_word};
-use super::recording::{Opened, step_source};
+use super::recording::Opened;
 use super::views::ColumnView;
 
-/// The blocks of a run, a batch at a time.
-#[pyclass(frozen, module = "msmemscope._native")]
-pub(crate) struct BlockBatches(Batches<BlockReader>);
-
-impl BlockBatches {
-    pub(super) fn new(opened: Arc<Opened>, filter: Filter, size: usize) -> BlockBatches {
-        BlockBatches(Batches::new(opened, filter, size))
-    }
-}
-
-#[pymethods]
-impl BlockBatches {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<BlockBatch>> {
-        let next = self.0.next(py)?;
-        Ok(next.map(|(columns, origin)| BlockBatch { columns, views: Views::default(), origin }))
-    }
-}
-
-/// Some blocks of one process, in the order in which they were freed, at last those that were not. Columns are read-only
-/// memoryviews of numbers, which numpy takes without a copy.
-#[pyclass(frozen, module = "msmemscope")]
-pub(crate) struct BlockBatch {
-    columns: BlockColumns,
-    views: Views,
-    origin: Origin<BlockReader>,
-}
-
-#[derive(Default)]
-struct Views {
-    id: ColumnView,
-    device: ColumnView,
-    pool: ColumnView,
-    address: ColumnView,
-    size: ColumnView,
-    made: ColumnView,
-    freed: ColumnView,
-    thread: ColumnView,
-    made_step: ColumnView,
-    freed_step: ColumnView,
-    stack: ColumnView,
-    owner: ColumnView,
-}
-
-impl BlockBatch {
-    fn steps(&self, py: Python<'_>, steps: &[StepId]) -> PyResult<Vec<u32>> {
-        let source = match self.columns.step_source {
-            Some(source) => Some(source),
-            None => step_source(py, &self.origin.opened, self.origin.place)?,
-        };
-        Ok(step_numbers(steps, source))
-    }
-}
-
-#[pymethods]
-impl BlockBatch {
-    fn __len__(&self) -> usize {
-        self.columns.len()
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<BlockBatch of {} blocks of process {}>", self.columns.len(), self.origin.pid())
-    }
-
-    fn __iter__(slf: Py<Self>) -> BlocksOfBatch {
-        BlocksOfBatch { batch: slf, next: AtomicUsize::new(0) }
-    }
-
-    fn __getitem__(slf: Bound<'_, Self>, index: isize) -> PyResult<Block> {
-        let place = place_of(index, slf.get().columns.len())?;
-        Ok(Block { batch: slf.unbind(), place })
-    }
-
-    /// The process whose blocks these are.
-    #[getter]
-    fn pid(&self) -> u32 {
-        self.origin.pid()
-    }
-
+batch_classes! {
+    "blocks": BlockBatches of BlockReader, BlocksOfBatch of Block;
+    /// Some blocks of one process, in the order in which they were freed, at last those that were not. Columns are read-only
+    /// memoryviews of numbers, which numpy takes without a copy.
+    BlockBatch of BlockColumns;
     /// Numbers of the blocks within their process: `allocation_id` in the files.
-    #[getter]
-    fn id(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.id.get(py, &self.columns.id)
-    }
-
+    id;
     /// Numbers of NPUs; -1 is the host.
-    #[getter]
-    fn device(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.device.get(py, &self.columns.device)
-    }
-
+    device;
     /// Codes: places in `POOLS`.
-    #[getter]
-    fn pool(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.pool.get(py, &self.columns.pool)
-    }
-
-    #[getter]
-    fn address(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.address.get(py, &self.columns.address)
-    }
-
+    pool;
+    address;
     /// Bytes.
-    #[getter]
-    fn size(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.size.get(py, &self.columns.size)
-    }
-
+    size;
     /// When they were allocated, in nanoseconds since the epoch.
-    #[getter]
-    fn made(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.made.get(py, &self.columns.made)
-    }
-
+    made;
     /// When they were freed, in nanoseconds since the epoch; 0 if they were not.
-    #[getter]
-    fn freed(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.freed.get(py, &self.columns.freed)
-    }
-
+    freed;
     /// The threads that allocated them.
-    #[getter]
-    fn thread(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.thread.get(py, &self.columns.thread)
-    }
-
+    thread;
     /// Numbers of the steps they were allocated in; 0 outside of all.
-    #[getter]
-    fn made_step(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let steps = self.steps(py, &self.columns.made_step)?;
-        self.views.made_step.get(py, &steps)
-    }
-
+    made_step = |batch, py| batch.origin.steps(py, &batch.columns, &batch.columns.made_step)?;
     /// Numbers of the steps they were freed in; 0 outside of all, and if they were not.
-    #[getter]
-    fn freed_step(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let mut steps = self.steps(py, &self.columns.freed_step)?;
+    freed_step = |batch, py| batch.freed_steps(py)?;
+    /// Numbers of the call stacks of the allocations, for `frames()`; 0 where none was recorded.
+    stack;
+    /// Numbers of owners, for `text()`; 0 is none.
+    owner;
+}
+
+impl BlockBatch {
+    fn freed_steps(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        let mut steps = self.origin.steps(py, &self.columns, &self.columns.freed_step)?;
         let never = self.columns.freed.iter().map(|freed| *freed == 0);
         steps.iter_mut().zip(never).filter(|(_, never)| *never).for_each(|(step, _)| *step = 0);
-        self.views.freed_step.get(py, &steps)
-    }
-
-    /// Numbers of the call stacks of the allocations, for `frames()`; 0 where none was recorded.
-    #[getter]
-    fn stack(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.stack.get(py, &self.columns.stack)
-    }
-
-    /// Numbers of owners, for `text()`; 0 is none.
-    #[getter]
-    fn owner(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.owner.get(py, &self.columns.owner)
-    }
-
-    /// What a number of `owner` stands for, in this batch.
-    fn text(&self, number: u32) -> Option<&str> {
-        self.columns.texts.get(number)
-    }
-
-    /// The frames of a number of `stack`, innermost first, in every batch of the process.
-    fn frames<'py>(&self, py: Python<'py>, number: u32) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.origin.frames(py, number))
-    }
-}
-
-/// One block after the other of a batch.
-#[pyclass(frozen, module = "msmemscope._native")]
-pub(crate) struct BlocksOfBatch {
-    batch: Py<BlockBatch>,
-    next: AtomicUsize,
-}
-
-#[pymethods]
-impl BlocksOfBatch {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> Option<Block> {
-        let place = self.next.fetch_add(1, Ordering::Relaxed);
-        (place < self.batch.get().columns.len()).then(|| Block { batch: self.batch.clone_ref(py), place })
+        Ok(steps)
     }
 }
 
@@ -212,8 +64,7 @@ impl Block {
     }
 
     fn step_of(&self, py: Python<'_>, step: StepId) -> PyResult<Option<u32>> {
-        let numbers = self.batch.get().steps(py, &[step])?;
-        Ok(numbers.first().copied().filter(|number| *number != 0))
+        self.batch.get().origin.step(py, self.columns(), step)
     }
 }
 

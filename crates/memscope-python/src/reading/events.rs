@@ -3,219 +3,47 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memscope_session::opened::words::{self, EVENTS, POOLS};
-use memscope_session::opened::{EventColumns, EventReader, step_numbers};
+use memscope_session::opened::{EventColumns, EventReader};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::batches::{Batches, Origin, place_of};
+use super::batches::{Batches, Origin, batch_classes, place_of};
 use super::choice::Filter;
-use super::recording::{Opened, step_source};
+use super::recording::Opened;
 use super::views::ColumnView;
 
-/// The events of a run, a batch at a time.
-#[pyclass(frozen, module = "msmemscope._native")]
-pub(crate) struct EventBatches(Batches<EventReader>);
-
-impl EventBatches {
-    pub(super) fn new(opened: Arc<Opened>, filter: Filter, size: usize) -> EventBatches {
-        EventBatches(Batches::new(opened, filter, size))
-    }
-}
-
-#[pymethods]
-impl EventBatches {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<EventBatch>> {
-        let next = self.0.next(py)?;
-        Ok(next.map(|(columns, origin)| EventBatch { columns, views: Views::default(), origin }))
-    }
-}
-
-/// Some events of one process, in their order. Columns are read-only memoryviews of numbers, which numpy takes without a copy.
-#[pyclass(frozen, module = "msmemscope")]
-pub(crate) struct EventBatch {
-    columns: EventColumns,
-    views: Views,
-    origin: Origin<EventReader>,
-}
-
-#[derive(Default)]
-struct Views {
-    id: ColumnView,
-    time: ColumnView,
-    thread: ColumnView,
-    event: ColumnView,
-    event_type: ColumnView,
-    device: ColumnView,
-    pool: ColumnView,
-    step: ColumnView,
-    block: ColumnView,
-    address: ColumnView,
-    size: ColumnView,
-    used: ColumnView,
-    stack: ColumnView,
-    name: ColumnView,
-    owner: ColumnView,
-}
-
-impl EventBatch {
-    fn step_of(&self, py: Python<'_>, place: usize) -> PyResult<Option<u32>> {
-        let source = match self.columns.step_source {
-            Some(source) => Some(source),
-            None => step_source(py, &self.origin.opened, self.origin.place)?,
-        };
-        Ok(source.and_then(|source| source.number(self.columns.step[place])))
-    }
-}
-
-#[pymethods]
-impl EventBatch {
-    fn __len__(&self) -> usize {
-        self.columns.len()
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<EventBatch of {} events of process {}>", self.columns.len(), self.origin.pid())
-    }
-
-    fn __iter__(slf: Py<Self>) -> EventsOfBatch {
-        EventsOfBatch { batch: slf, next: AtomicUsize::new(0) }
-    }
-
-    fn __getitem__(slf: Bound<'_, Self>, index: isize) -> PyResult<Event> {
-        let place = place_of(index, slf.get().columns.len())?;
-        Ok(Event { batch: slf.unbind(), place })
-    }
-
-    /// The process whose events these are.
-    #[getter]
-    fn pid(&self) -> u32 {
-        self.origin.pid()
-    }
-
+batch_classes! {
+    "events": EventBatches of EventReader, EventsOfBatch of Event;
+    /// Some events of one process, in their order. Columns are read-only memoryviews of numbers, which numpy takes without a copy.
+    EventBatch of EventColumns;
     /// Numbers of the events within their process.
-    #[getter]
-    fn id(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.id.get(py, &self.columns.id)
-    }
-
+    id;
     /// Nanoseconds since the epoch.
-    #[getter]
-    fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.time.get(py, &self.columns.time)
-    }
-
-    #[getter]
-    fn thread(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.thread.get(py, &self.columns.thread)
-    }
-
+    time;
+    thread;
     /// Codes: places in `EVENTS`.
-    #[getter]
-    fn event(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.event.get(py, &self.columns.event)
-    }
-
+    event;
     /// Codes: places in `TYPES`.
-    #[getter]
-    fn r#type(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.event_type.get(py, &self.columns.event_type)
-    }
-
+    r#type = |batch, py| batch.columns.event_type;
     /// Numbers of NPUs; -1 is the host, -2 no device.
-    #[getter]
-    fn device(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.device.get(py, &self.columns.device)
-    }
-
+    device;
     /// Codes: places in `POOLS`; 255 where an event is of no pool.
-    #[getter]
-    fn pool(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.pool.get(py, &self.columns.pool)
-    }
-
+    pool;
     /// Numbers of steps, from 1; 0 outside of all.
-    #[getter]
-    fn step(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let source = match self.columns.step_source {
-            Some(source) => Some(source),
-            None => step_source(py, &self.origin.opened, self.origin.place)?,
-        };
-        self.views.step.get(py, &step_numbers(&self.columns.step, source))
-    }
-
+    step = |batch, py| batch.origin.steps(py, &batch.columns, &batch.columns.step)?;
     /// Numbers of the blocks that begin, end or are accessed; 0 if an event is about none.
-    #[getter]
-    fn block(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.block.get(py, &self.columns.block)
-    }
-
-    #[getter]
-    fn address(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.address.get(py, &self.columns.address)
-    }
-
+    block;
+    address;
     /// Bytes.
-    #[getter]
-    fn size(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.size.get(py, &self.columns.size)
-    }
-
+    size;
     /// Live bytes of the pool after the event.
-    #[getter]
-    fn used(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.used.get(py, &self.columns.used)
-    }
-
+    used;
     /// Numbers of call stacks, for `frames()`; 0 where none was recorded.
-    #[getter]
-    fn stack(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.stack.get(py, &self.columns.stack)
-    }
-
+    stack;
     /// Numbers of names, for `text()`; 0 is none.
-    #[getter]
-    fn name(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.name.get(py, &self.columns.name)
-    }
-
+    name;
     /// Numbers of owners, for `text()`; 0 is none.
-    #[getter]
-    fn owner(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.views.owner.get(py, &self.columns.owner)
-    }
-
-    /// What a number of `name` or `owner` stands for, in this batch.
-    fn text(&self, number: u32) -> Option<&str> {
-        self.columns.texts.get(number)
-    }
-
-    /// The frames of a number of `stack`, innermost first, in every batch of the process.
-    fn frames<'py>(&self, py: Python<'py>, number: u32) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.origin.frames(py, number))
-    }
-}
-
-/// One event after the other of a batch.
-#[pyclass(frozen, module = "msmemscope._native")]
-pub(crate) struct EventsOfBatch {
-    batch: Py<EventBatch>,
-    next: AtomicUsize,
-}
-
-#[pymethods]
-impl EventsOfBatch {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> Option<Event> {
-        let place = self.next.fetch_add(1, Ordering::Relaxed);
-        (place < self.batch.get().columns.len()).then(|| Event { batch: self.batch.clone_ref(py), place })
-    }
+    owner;
 }
 
 /// Something that happened: a row of the files.
@@ -281,7 +109,7 @@ impl Event {
     /// From 1; `None` outside of all steps.
     #[getter]
     fn step(&self, py: Python<'_>) -> PyResult<Option<u32>> {
-        self.batch.get().step_of(py, self.place)
+        self.batch.get().origin.step(py, self.columns(), self.columns().step[self.place])
     }
 
     /// The number of the block that begins, ends or is accessed.

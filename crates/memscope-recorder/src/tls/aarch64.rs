@@ -1,9 +1,12 @@
 //! `tpidr_el0` points at the thread block.
+//!
+//! A library that is loaded late gets room in the static block only if it asks for no more than the block's own alignment,
+//! which is 16 here and not a cache line, as on x86-64.
 use core::arch::{asm, global_asm};
 
 global_asm!(
     ".pushsection .tbss.msmemscope_slot, \"awT\", @nobits",
-    ".balign 64",
+    ".balign 16",
     ".globl msmemscope_slot",
     ".hidden msmemscope_slot",
     ".type msmemscope_slot, @object",

@@ -74,6 +74,9 @@ pub trait Memory {
     /// Waits for what was launched before.
     fn settle(&self);
 
+    /// A graph is being captured: until that ends nobody may wait for the device or copy from it.
+    fn is_captured(&self) -> bool;
+
     fn read(&self, device: LogicalDevice, address: DevAddr, into: &mut [u8]) -> Result<(), Unread>;
 
     /// The device of the calling thread.
@@ -122,6 +125,9 @@ pub fn begins(guard: &Guard<'_>, operator: &Operator<'_>, tensors: EachTensor<'_
     }
     let table = &process.watches;
     let opens = spec.start_is(operator) && !table.has_command_blocks();
+    if (opens || table.is_in_use()) && memory.is_captured() {
+        return not_looked(guard, table);
+    }
     if opens || table.is_in_use() {
         note_moment(guard, operator, Phase::Start);
     }
@@ -156,20 +162,25 @@ pub fn ends(guard: &Guard<'_>, operator: &Operator<'_>, tensors: EachTensor<'_>,
     if !(table.is_in_use() || is_armed || opens) {
         return;
     }
-    memory.settle();
-    if opens {
-        arm(guard, process, spec, key, tensors);
-    }
-    if is_armed || opens {
-        table.each_armed_by(key, |place| begin_watch(guard, process, place, spec.start(), memory));
-    }
-    if table.is_in_use() && control::is_tracing() {
-        note_moment(guard, operator, Phase::End);
-        let thread = sys::gettid();
-        table.each_active(|place| {
-            look(guard, process, place, given(place, tensors), memory);
-            place.disown(thread, key);
-        });
+    let thread = sys::gettid();
+    if memory.is_captured() {
+        not_looked(guard, table);
+        table.each_active(|place| place.disown(thread, key));
+    } else {
+        memory.settle();
+        if opens {
+            arm(guard, process, spec, key, tensors);
+        }
+        if is_armed || opens {
+            table.each_armed_by(key, |place| begin_watch(guard, process, place, spec.start(), memory));
+        }
+        if table.is_in_use() && control::is_tracing() {
+            note_moment(guard, operator, Phase::End);
+            table.each_active(|place| {
+                look(guard, process, place, given(place, tensors), memory);
+                place.disown(thread, key);
+            });
+        }
     }
     // An operator that is both start and end ends with its next call.
     let closes = table.closing.load(Relaxed) == key || spec.end_is(operator);
@@ -181,6 +192,11 @@ pub fn ends(guard: &Guard<'_>, operator: &Operator<'_>, tensors: EachTensor<'_>,
             }
         });
     }
+}
+
+/// What a captured operator launches runs when the graph is replayed: it is not even a suspect now.
+fn not_looked(guard: &Guard<'_>, table: &Table) {
+    trouble(guard, WatchTrouble::Captured, u64::from(table.count()));
 }
 
 /// A block the program wants watched.
@@ -204,12 +220,18 @@ pub enum Refused {
     NotRecording,
     NoMemory,
     TooMany,
+    /// A graph is being captured.
+    Captured,
 }
 
 /// Watches a block from here on.
 pub fn watch(guard: &Guard<'_>, wish: &Wish<'_>, memory: &impl Memory) -> Result<u32, Refused> {
     let process = process::ensure().ok_or(Refused::NotRecording)?;
-    memory.settle();
+    if !memory.is_captured() {
+        memory.settle();
+    } else if wish.device != LogicalDevice::HOST {
+        return Err(Refused::Captured);
+    }
     let chosen = Chosen {
         origin: WatchOrigin::Program,
         device: wish.device,
@@ -318,15 +340,20 @@ pub fn kernel_reported(hash: u64) {
     unsafe { (*slot::current()).kernel_reported = hash };
 }
 
-/// The stream that the thread's last operator goes to; for its end, which is not told.
-pub fn remember_stream(stream: Option<usize>) {
+/// The stream that an operator goes to; for its end, which is not told.
+pub fn remember_stream(operator: u64, stream: Option<usize>) {
     // SAFETY: the slot is the thread's own. No stream has this address.
-    unsafe { (*slot::current()).last_stream = stream.unwrap_or(usize::MAX) };
+    unsafe {
+        (*slot::current()).stream_of = operator;
+        (*slot::current()).last_stream = stream.unwrap_or(usize::MAX);
+    }
 }
 
-pub fn last_stream() -> Option<usize> {
-    // SAFETY: the slot is the thread's own. A thread that never had one uses the default stream, which is 0.
-    Some(unsafe { (*slot::current()).last_stream }).filter(|stream| *stream != usize::MAX)
+/// `None`: it did not say, or has begun others meanwhile.
+pub fn stream_of(operator: u64) -> Option<usize> {
+    // SAFETY: the slot is the thread's own.
+    let (of, stream) = unsafe { ((*slot::current()).stream_of, (*slot::current()).last_stream) };
+    (of == operator && stream != usize::MAX).then_some(stream)
 }
 
 /// A kernel that was announced with its name is at work on this thread: what the runtime launches now is that one.

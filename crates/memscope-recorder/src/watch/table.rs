@@ -88,6 +88,11 @@ impl Table {
         self.active.load(SEEN) != 0
     }
 
+    /// How many blocks are watched.
+    pub(super) fn count(&self) -> u32 {
+        self.active.load(SEEN)
+    }
+
     pub(super) fn new_number(&self) -> u64 {
         self.operators.fetch_add(1, Relaxed) + 1
     }

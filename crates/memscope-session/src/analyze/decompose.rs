@@ -1,6 +1,6 @@
 //! What memory is made of, by owner.
 use super::shares::{OwnerTreeView, OwnerView, percent, printable};
-use super::{Detail, Ended, Lacking, Report, Running, Wishes};
+use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
 use crate::report::process::device_label;
 use crate::report::quantity::{bytes, counted};
 use crate::views::layout::{Emphasis, Layout};
@@ -267,7 +267,7 @@ impl Report for DecomposeView {
     }
 
     fn json(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
+        as_json(self)
     }
 
     fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! How memory goes up and down: within steps or over time, at the peak, and against what pools reserve.
 use super::shares::{OwnerView, SiteView, owner_rows, percent, site_rows};
-use super::{Detail, Ended, Lacking, Report, Running, Wishes};
+use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
 use crate::report::quantity::{bytes, count, counted};
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::merged::Naming;
@@ -385,7 +385,7 @@ impl Report for FluctuationView {
     }
 
     fn json(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
+        as_json(self)
     }
 
     fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {

@@ -19,6 +19,7 @@ use std::path::Path;
 
 use memscope_analysis::InefficiencySettings;
 use memscope_model::{Outcome, TimestampNs, TraceInfo, TraceSink};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::keeper::oom_kills::{self, OomKill};
@@ -196,6 +197,11 @@ pub trait Report: fmt::Debug + Send {
     fn json(&self) -> Value;
 
     fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String>;
+}
+
+/// A report's plain data as it stands, for [`Report::json`].
+fn as_json(report: &impl Serialize) -> Value {
+    serde_json::to_value(report).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
 /// How much is told.

@@ -38,7 +38,7 @@ pub struct PoolOverview {
     pub allocated_bytes: u64,
     pub peak_bytes: u64,
     pub peak_time: TimestampNs,
-    /// After the last event.
+    /// After the last event, of what was traced.
     pub live_bytes: u64,
 }
 
@@ -92,9 +92,19 @@ impl Tally {
         &mut self.pools[self.last_pool]
     }
 
-    fn memory(&mut self, event: &BlockEvent) {
+    fn memory(&mut self, event: &BlockEvent, state: &State<'_>) {
+        if state.is_untraced(event.block.id) {
+            return;
+        }
         let usage = self.pool(event.block.device, event.block.pool);
-        usage.live_bytes = event.used;
+        // What is allocated while nothing is traced is no part of it.
+        usage.live_bytes = match event.action {
+            Action::Free if state.untraced_after.is_some() && event.matched => {
+                usage.live_bytes.saturating_sub(event.block.size)
+            }
+            Action::Free if state.untraced_after.is_some() => usage.live_bytes,
+            _ => event.used,
+        };
         if event.selection == Selection::NotChosen {
             return;
         }
@@ -115,7 +125,7 @@ impl Tally {
 impl TraceSink for Tally {
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         match event {
-            TraceEvent::Memory(event) => self.memory(event),
+            TraceEvent::Memory(event) => self.memory(event, state),
             TraceEvent::Alive(event) => self.see(&event.at),
             TraceEvent::Note(note) if note.chosen => self.see(&note.at),
             _ => {}

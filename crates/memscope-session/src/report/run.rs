@@ -50,7 +50,7 @@ pub fn report_run(
     };
     batch.unrecorded = unrecorded;
     ends::fill_in(&mut batch.reports, run.end().as_ref());
-    for line in summary::of_run(&batch, &run.output_dir) {
+    for line in summary::of_run(&batch, &run.output_dir, &run.output_dir) {
         printer.summary(&line);
     }
     if settings.data_format == Format::NoFiles {

@@ -21,14 +21,15 @@ const UNRECORDED_SHOWN: usize = 8;
 const PROGRAMS_SHOWN: usize = 8;
 
 /// What was recorded, the largest process in detail, what is missing, and where the files are.
-pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
+/// The recording and the files may be in different directories.
+pub fn of_run(batch: &Batch, recording: &Path, written_to: &Path) -> Vec<String> {
     let unrecorded = without_recording(&batch.unrecorded, &batch.reports);
     let by_peak = largest_first(&batch.reports);
     let mut lines = opening(batch, &unrecorded);
     for report in by_peak.iter().take(PROCESSES_SHOWN) {
         lines.extend(process_lines(report));
     }
-    lines.extend(rest_line(&by_peak, output));
+    lines.extend(rest_line(&by_peak, recording));
     lines.extend(unrecorded_lines(&unrecorded));
     // The answer before what it can be checked with.
     let layout = Layout::stderr(PREFIX);
@@ -41,7 +42,7 @@ pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
             lines.push("files:".to_owned());
             lines.extend(files.iter().map(|file| format!("  {}", file.display())));
         }
-        many => lines.push(format!("{} files below {}", count(many as u64), output.display())),
+        many => lines.push(format!("{} files below {}", count(many as u64), written_to.display())),
     }
     lines
 }

@@ -9,4 +9,5 @@ pub const ANALYSIS: &str =
     "leaks, decompose, inefficient, oom, oom:K with K from 1 to 1000, separated by commas, or none";
 pub const WATCH: &str = "[START[:OUTPUT]],END[,full-content] where START and END are operator names of at most 254 bytes and \
                          OUTPUT is a number";
+pub const SIZE: &str = "a number of bytes, e.g. 500M or 2G";
 pub const OUTPUT: &str = "a directory path of 1 to 4096 characters";

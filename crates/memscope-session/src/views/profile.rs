@@ -93,13 +93,18 @@ impl Profile {
         let mut sites: Vec<Site> = sites
             .into_iter()
             .map(|(mut site, ways)| {
-                site.via = ways.into_iter().max_by_key(|(via, bytes)| (*bytes, Reverse(*via))).and_then(|(via, _)| via);
+                site.via = most_used(ways);
                 site
             })
             .collect();
         sites.sort_by_key(|site| (Reverse(site.held.bytes), Reverse(site.held.blocks)));
         sites
     }
+}
+
+/// The way to the memory by which most of its bytes came.
+pub(crate) fn most_used(ways: FxHashMap<Option<FrameId>, u64>) -> Option<FrameId> {
+    ways.into_iter().max_by_key(|(via, bytes)| (*bytes, Reverse(*via))).and_then(|(via, _)| via)
 }
 
 impl Site {

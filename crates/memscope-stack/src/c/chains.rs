@@ -296,12 +296,22 @@ impl Chain<'_> {
 
     /// Whether one of its frames, but the joint, is `frame`.
     pub(super) fn has(&self, frame: &Frame) -> bool {
-        let inner = self.links.iter().skip(1).rev().map(Link::of);
-        let mut outer = inner.skip_while(|link| link.word(self.slot).address < frame.slot);
-        outer.next().is_some_and(|link| {
+        self.outward_from(frame).is_some()
+    }
+
+    /// The node of `frame`, if it is one of its frames but the joint, and how many frames there are from it outwards up to the joint.
+    #[inline]
+    pub(super) fn outward_from(&self, frame: &Frame) -> Option<(NodeId, usize)> {
+        let mut frames = self.len();
+        for link in self.links.iter().skip(1).rev().map(Link::of) {
             let Word { address, value } = link.word(self.slot);
-            address == frame.slot && value == frame.return_address && link.kind().is_frame()
-        })
+            if address >= frame.slot {
+                let is_it = address == frame.slot && value == frame.return_address && link.kind().is_frame();
+                return is_it.then_some((link.node, frames));
+            }
+            frames -= usize::from(link.kind().is_frame());
+        }
+        None
     }
 
     /// Frames of the chain besides its joint.

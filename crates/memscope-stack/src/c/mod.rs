@@ -260,6 +260,28 @@ impl CStack {
         }
     }
 
+    /// The part of the last stack that begins with the hook entered at `sp`, which has been at work since before that capture;
+    /// `None` if it is not known. Unlike a capture it leaves what is remembered, and expected next, as it is.
+    ///
+    /// # Safety
+    /// As for [`CStack::capture`].
+    #[inline]
+    pub unsafe fn outward_from(&mut self, sp: usize, fp: usize, depth: usize) -> Option<NodeId> {
+        let depth = depth.clamp(1, MAX_DEPTH);
+        let frame = Current::entry(sp, fp, &mut self.memory)?;
+        match self.chains.at(self.pending.position) {
+            Some(chain) => {
+                let (node, frames) = chain.outward_from(&frame)?;
+                let wanted = depth.saturating_sub(frames).max(1);
+                is_proven(&self.last, self.last.len().checked_sub(1)?, wanted).then_some(node)
+            }
+            None => {
+                let index = self.last.find(&frame)?;
+                self.is_proven(index, depth).then(|| self.last.node(index))
+            }
+        }
+    }
+
     #[inline(always)]
     fn is_proven(&self, index: usize, depth: usize) -> bool {
         is_proven(&self.last, index, depth)

@@ -37,7 +37,6 @@ pub mod nr {
     pub const WRITE: usize = 64;
     pub const WRITEV: usize = 66;
     pub const PREAD64: usize = 67;
-    pub const PWRITE64: usize = 68;
     pub const READLINKAT: usize = 78;
     pub const FSTAT: usize = 80;
     pub const CLOCK_GETTIME: usize = 113;

@@ -22,6 +22,10 @@ int aclrtMapMem(void *, size_t, size_t, void *, uint64_t), aclrtUnmapMem(void *)
 int aclrtCreateStream(void **), aclrtDestroyStream(void *), aclrtStreamGetId(void *, int32_t *);
 int aclrtCreateEventWithFlag(void **, uint32_t), aclrtDestroyEvent(void *), aclrtRecordEvent(void *, void *);
 int aclrtQueryEventStatus(void *, int *), aclrtEventElapsedTime(float *, void *, void *);
+int aclrtSynchronizeStream(void *), aclrtSynchronizeDevice(void), aclrtStreamWaitEvent(void *, void *);
+int aclrtLaunchHostFunc(void *, void (*)(void *), void *);
+int aclmdlRICaptureBegin(void *, int), aclmdlRICaptureEnd(void *, void **), aclmdlRICaptureGetInfo(void *, int *, void **);
+int aclmdlRIExecuteAsync(void *, void *), aclmdlRIDestroy(void *);
 int aclrtBinaryLoadFromData(const void *, size_t, const void *, void **);
 int aclrtBinaryGetFunction(void *, const char *, void **);
 int aclrtLaunchKernel(void *, uint32_t, const void *, size_t, void *);
@@ -185,6 +189,104 @@ static void streams(void) {
     printf("elapsed_sane=%d\n", elapsed >= 0);
     OK(aclrtDestroyEvent(start));
     OK(aclrtDestroyEvent(end));
+}
+
+/* One byte of device memory for each of two streams and the default stream, as everybody sees them. */
+static char *bytes_of_streams(void) {
+    static void *block;
+    if (!block) {
+        OK(aclrtMalloc(&block, 4096, 0));
+        memset(block, '-', 3);
+    }
+    return block;
+}
+
+static void show(const char *when) { printf("%s=%.3s\n", when, bytes_of_streams()); }
+
+static void host_function(void *byte) { *(char *)byte = 'h'; }
+
+static void deferred(void) {
+    begin(0);
+    char *bytes = bytes_of_streams(), copied[3];
+    void *one, *two, *event;
+    OK(aclrtCreateStream(&one));
+    OK(aclrtCreateStream(&two));
+    OK(aclrtMemcpyAsync(bytes, 1, "0", 1, 1, NULL));
+    OK(aclrtMemcpyAsync(bytes + 1, 1, "1", 1, 1, one));
+    OK(aclrtLaunchHostFunc(two, host_function, bytes + 2));
+    show("launched");
+    OK(aclrtMemcpy(copied, 3, bytes, 3, 2));
+    show("copied_at_once");
+    OK(aclrtSynchronizeStream(one));
+    show("waited_for_one");
+    OK(aclrtCreateEventWithFlag(&event, 0));
+    OK(aclrtRecordEvent(event, two));
+    OK(aclrtStreamWaitEvent(one, event));
+    show("waited_for_event");
+    OK(aclrtSynchronizeDevice());
+    show("waited_for_device");
+    /* An operator's plan is still there when it runs. */
+    int64_t three = 3, step = 1;
+    void *tensor = aclCreateTensor(&three, 1, 2, &step, 0, 2, &three, 1, bytes), *executor;
+    uint64_t workspace;
+    OK(aclnnInplaceZeroGetWorkspaceSize(tensor, &workspace, &executor));
+    OK(aclnnInplaceZero(NULL, 0, executor, one));
+    OK(aclDestroyTensor(tensor));
+    OK(aclrtSynchronizeStream(two));
+    show("before_operator");
+    OK(aclrtSynchronizeStream(one));
+    printf("after_operator=%d\n", bytes[0] + bytes[1] + bytes[2]);
+    /* Freed memory is used by nobody any more. */
+    OK(aclrtMemcpyAsync(bytes, 1, "x", 1, 1, one));
+    OK(aclrtFree(bytes));
+    OK(aclrtSynchronizeDevice());
+}
+
+static int captured(void *stream) {
+    int status = -1;
+    void *model;
+    OK(aclmdlRICaptureGetInfo(stream, &status, &model));
+    return status;
+}
+
+static void capture(void) {
+    begin(0);
+    char *bytes = bytes_of_streams(), copied[3];
+    void *one, *two, *model = NULL;
+    OK(aclrtCreateStream(&one));
+    OK(aclrtCreateStream(&two));
+    printf("default_stream=%d\n", aclmdlRICaptureBegin(NULL, 0));
+    printf("status=%d\n", captured(one));
+    OK(aclmdlRICaptureBegin(one, 0));
+    printf("status=%d\n", captured(one));
+    OK(aclrtMemcpyAsync(bytes + 1, 1, "1", 1, 1, one));
+    OK(aclrtMemcpyAsync(bytes + 2, 1, "2", 1, 1, two));
+    show("captured");
+    OK(aclmdlRICaptureEnd(one, &model));
+    printf("status=%d\n", captured(one));
+    show("ended");
+    for (int i = 0; i < 2; i++) {
+        bytes[1] = '-';
+        OK(aclmdlRIExecuteAsync(model, two));
+        OK(aclrtSynchronizeStream(two));
+        show("replayed");
+    }
+    OK(aclmdlRIDestroy(model));
+    printf("not_captured=%d\n", aclmdlRICaptureEnd(one, &model));
+    /* What a capture forbids makes it void. */
+    for (int what = 0; what < 3; what++) {
+        OK(aclmdlRICaptureBegin(one, 0));
+        int refused = what == 0   ? aclrtSynchronizeStream(one)
+                      : what == 1 ? aclrtSynchronizeDevice()
+                                  : aclrtMemcpy(copied, 3, bytes, 3, 2);
+        printf("refused=%d\n", refused);
+        printf("status=%d\n", captured(one));
+        printf("void=%d\n", aclmdlRICaptureEnd(one, &model));
+    }
+    /* A relaxed one forbids no copies. */
+    OK(aclmdlRICaptureBegin(one, 2));
+    OK(aclrtMemcpy(copied, 3, bytes, 3, 2));
+    OK(aclmdlRICaptureEnd(one, &model));
 }
 
 static void *without_device(void *result) {
@@ -450,7 +552,7 @@ int main(int argc, char **argv) {
         {"memory", memory}, {"gaps", gaps}, {"fill_up", fill_up}, {"faults", faults}, {"pinned", pinned},
         {"virtual_memory", virtual_memory}, {"streams", streams}, {"devices", devices}, {"computing", computing},
         {"kernels", kernels}, {"live_log", live_log}, {"launch_fault", launch_fault}, {"management", management}, {"marks", marks},
-        {"interposed", interposed},
+        {"interposed", interposed}, {"deferred", deferred}, {"capture", capture},
     };
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         if (argc == 2 && !strcmp(argv[1], scenarios[i].name)) return scenarios[i].run(), 0;

@@ -127,6 +127,31 @@ fn streams_have_ids_and_events_happen_when_recorded() {
 }
 
 #[test]
+fn deferred_tasks_run_when_their_own_stream_is_waited_for() {
+    let facts = scenario("deferred", "deferred").with("SIM_DEFERRED", "1").run();
+    let seen = |when| facts.get(when).to_owned();
+    assert_eq!([seen("launched"), seen("copied_at_once")], ["---", "---"]);
+    assert_eq!([seen("waited_for_one"), seen("waited_for_event"), seen("waited_for_device")], ["-1-", "-1h", "01h"]);
+    assert_eq!([seen("before_operator"), seen("after_operator")], ["01h", "0"]);
+    assert_eq!(scenario("deferred", "at-once").run().get("launched"), "01h", "without the setting nothing waits");
+}
+
+#[test]
+fn a_captured_stream_runs_nothing_until_it_is_replayed_and_cannot_be_waited_for() {
+    for deferred in ["0", "1"] {
+        let facts = scenario("capture", "capture").with("SIM_DEFERRED", deferred).run();
+        assert_eq!(facts.get("default_stream"), "107000");
+        assert_eq!(facts.all("status"), ["0", "1", "0", "2", "2", "2"]);
+        assert!(facts.get("captured").starts_with("--"), "the captured stream's task does not run");
+        assert!(facts.get("ended").starts_with("--"));
+        assert_eq!(facts.all("replayed"), ["-12", "-12"]);
+        assert_eq!(facts.get("not_captured"), "107029");
+        assert_eq!(facts.all("refused"), ["107027", "107030", "107030"]);
+        assert_eq!(facts.all("void"), ["507903"; 3]);
+    }
+}
+
+#[test]
 fn devices_have_their_own_memory_and_threads_their_own_device() {
     let facts = scenario("devices", "two").with("SIM_DEVICES", "2").run();
     assert_eq!(facts.get("count"), "2");

@@ -5,6 +5,7 @@
 //! not with one that claims success and writes nothing.
 
 mod allocator;
+mod capture;
 mod description;
 mod kernel;
 mod memory;

@@ -41,6 +41,17 @@ unsafe extern "C" {
     pub(crate) safe fn rtStreamCreateWithFlags(stream: *mut usize, priority: i32, flags: u32) -> Status;
     pub(crate) safe fn rtStreamDestroy(stream: usize) -> Status;
     pub(crate) safe fn rtStreamSynchronize(stream: usize) -> Status;
+    pub(crate) safe fn simRtHostFunction(
+        stream: usize,
+        function: extern "C" fn(*mut c_void),
+        data: *mut c_void,
+    ) -> Status;
+    pub(crate) safe fn rtStreamBeginCapture(stream: usize, mode: u32) -> Status;
+    pub(crate) safe fn rtStreamEndCapture(stream: usize, model: *mut usize) -> Status;
+    pub(crate) safe fn rtStreamGetCaptureInfo(stream: usize, status: *mut u32, model: *mut usize) -> Status;
+    pub(crate) safe fn rtThreadExchangeCaptureMode(mode: *mut u32) -> Status;
+    pub(crate) safe fn rtModelExecute(model: usize, stream: usize, flag: u32) -> Status;
+    pub(crate) safe fn rtModelDestroy(model: usize) -> Status;
     pub(crate) safe fn rtStreamWaitEvent(stream: usize, event: usize) -> Status;
     pub(crate) safe fn rtGetStreamId(stream: usize, id: *mut i32) -> Status;
     pub(crate) safe fn rtEventCreateWithFlag(event: *mut usize, flag: u32) -> Status;

@@ -7,10 +7,10 @@ use sim_boundary::Out;
 use crate::runtime::{
     NOT_SUPPORTED, OK, Status, rtEventCreateWithFlag, rtEventDestroy, rtEventElapsedTime, rtEventQueryStatus,
     rtEventRecord, rtEventReset, rtEventSynchronize, rtGetStreamId, rtStreamCreateWithFlags, rtStreamDestroy,
-    rtStreamSynchronize, rtStreamWaitEvent, written,
+    rtStreamSynchronize, rtStreamWaitEvent, simRtHostFunction, written,
 };
 
-/// Nothing is waiting for a callback thread: callbacks run when they are launched.
+/// Nothing is waiting for a callback thread: callbacks run in their streams.
 const REPORT_TIMEOUT: Status = 507_012;
 
 type HostFunction = extern "C" fn(*mut c_void);
@@ -50,10 +50,13 @@ pub extern "C" fn aclrtSynchronizeStreamWithTimeoutImpl(stream: usize, _millisec
     rtStreamSynchronize(stream)
 }
 
-/// 0: everything in the stream is done.
+/// 0: everything in the stream is done, now that somebody asks.
 #[unsafe(no_mangle)]
-pub extern "C" fn aclrtStreamQueryImpl(_stream: usize, status: Out<u32>) -> Status {
-    written(status.set(0))
+pub extern "C" fn aclrtStreamQueryImpl(stream: usize, status: Out<u32>) -> Status {
+    match rtStreamSynchronize(stream) {
+        OK => written(status.set(0)),
+        refused => refused,
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -156,23 +159,21 @@ pub extern "C" fn aclrtProcessReportImpl(_milliseconds: i32) -> Status {
     REPORT_TIMEOUT
 }
 
-/// The stream is always at its end, so the callback runs at once.
+/// Run in its turn, as if somebody processed reports all the time.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtLaunchCallbackImpl(
     function: Option<HostFunction>,
     data: *mut c_void,
     _blocking: u32,
-    _stream: usize,
+    stream: usize,
 ) -> Status {
     let Some(function) = function else { return NOT_SUPPORTED };
-    function(data);
-    OK
+    simRtHostFunction(stream, function, data)
 }
 
 /// See `aclrtLaunchCallback`.
 #[unsafe(no_mangle)]
-pub extern "C" fn aclrtLaunchHostFuncImpl(_stream: usize, function: Option<HostFunction>, data: *mut c_void) -> Status {
+pub extern "C" fn aclrtLaunchHostFuncImpl(stream: usize, function: Option<HostFunction>, data: *mut c_void) -> Status {
     let Some(function) = function else { return NOT_SUPPORTED };
-    function(data);
-    OK
+    simRtHostFunction(stream, function, data)
 }

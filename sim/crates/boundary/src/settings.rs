@@ -24,6 +24,8 @@ pub static PROFILING_TAKEN: Number = Number::new("SIM_PROFILING_TAKEN", 0);
 
 /// Whether device and pinned memory can be touched. Without it an allocation is two table entries and no system call.
 pub static MAP_MEMORY: Number = Number::new("SIM_MAP_MEMORY", 1);
+/// Whether tasks run only when somebody waits for their stream.
+pub static DEFERRED: Number = Number::new("SIM_DEFERRED", 0);
 /// Whether every task is written to standard error.
 pub static TRACE: Number = Number::new("SIM_TRACE", 0);
 

@@ -21,6 +21,7 @@ struct Arguments {
 
 unsafe extern "C" {
     safe fn simRtKernel(name: *const c_char, work: Option<extern "C" fn(*mut c_void)>) -> usize;
+    safe fn simRtHoldsTasks() -> i32;
     safe fn rtKernelLaunchWithHandleV2(
         handle: usize,
         key: u64,
@@ -49,13 +50,16 @@ impl Kernel {
         Self { name, handle: OnceLock::new() }
     }
 
-    /// Second phase: one launch, through the runtime like any other program's. It uses the executor up.
+    /// Second phase: one launch, through the runtime like any other program's. It uses the executor up, unless the kernel may run
+    /// later or once more: then it stays to the end of the process.
     pub(crate) fn launch(&self, executor: Handle<Executor>, stream: usize) -> i32 {
         let handle = *self.handle.get_or_init(|| simRtKernel(self.name.as_ptr(), Some(execute)));
         let arguments = Arguments { data: executor.address(), rest: [0; 15] };
         let nothing = std::ptr::null_mut();
         let status = rtKernelLaunchWithHandleV2(handle, 0, 1, &arguments, nothing, stream, nothing);
-        executor.destroy();
+        if simRtHoldsTasks() == 0 {
+            executor.destroy();
+        }
         status
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{LazyLock, OnceLock};
 use sim_boundary::{Handle, Out};
 
 use crate::driver::drvGetDevNum;
+use crate::queue;
 use crate::status::{INVALID_DEVICE, INVALID_PARAMETER, NO_CONTEXT, OK, Status, written};
 
 /// A context; programs only carry its address.
@@ -91,10 +92,7 @@ pub extern "C" fn rtGetVisibleDeviceIdByLogicDeviceId(device: i32, seen: Out<i32
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtDeviceSynchronize() -> Status {
-    match current_device() {
-        Ok(_) => OK,
-        Err(status) => status,
-    }
+    current_device().map_or_else(|status| status, queue::wait_for_device)
 }
 
 #[unsafe(no_mangle)]

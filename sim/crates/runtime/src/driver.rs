@@ -51,6 +51,7 @@ unsafe extern "C" {
     pub(crate) safe fn halHostUnregister(host: usize, device: u32) -> i32;
     pub(crate) safe fn simHalMemoryInfo(device: u32, used: *mut u64, capacity: *mut u64) -> i32;
     pub(crate) safe fn simHalExamine(address: usize, size: u64, owner: *mut i32) -> i32;
+    pub(crate) safe fn gettid() -> i32;
     pub(crate) safe fn simHalTaskRan(task: *const LoggedTask);
 
     pub(crate) safe fn MsprofGetHashId(text: *const c_char, length: usize) -> u64;

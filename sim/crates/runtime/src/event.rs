@@ -1,16 +1,23 @@
-//! Events: points in a stream. A recorded event has happened.
+//! Events: points in a stream. Whoever asks whether a recorded event has happened makes it happen.
 
 use std::time::Instant;
 
 use sim_boundary::{Handle, Out};
 
+use crate::queue::{self, Place};
 use crate::status::{INVALID_PARAMETER, OK, Status, written};
-use crate::stream::Stream;
+use crate::stream::{Stream, at};
 
 /// An event; programs only carry its address.
 #[derive(Default)]
 pub struct Event {
     recorded: Option<Instant>,
+    of: Option<Place>,
+}
+
+/// What is in front of the event is done.
+fn reach(event: &Event) -> Status {
+    event.of.map_or(OK, queue::wait_for)
 }
 
 #[unsafe(no_mangle)]
@@ -24,9 +31,10 @@ pub extern "C" fn rtEventDestroy(event: Handle<Event>) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn rtEventRecord(event: Handle<Event>, _stream: Handle<Stream>) -> Status {
+pub extern "C" fn rtEventRecord(event: Handle<Event>, stream: Handle<Stream>) -> Status {
     let Some(event) = event.get_mut() else { return INVALID_PARAMETER };
     event.recorded = Some(Instant::now());
+    event.of = at(stream).ok();
     OK
 }
 
@@ -34,6 +42,7 @@ pub extern "C" fn rtEventRecord(event: Handle<Event>, _stream: Handle<Stream>) -
 pub extern "C" fn rtEventReset(event: Handle<Event>, _stream: Handle<Stream>) -> Status {
     let Some(event) = event.get_mut() else { return INVALID_PARAMETER };
     event.recorded = None;
+    event.of = None;
     OK
 }
 
@@ -41,19 +50,26 @@ pub extern "C" fn rtEventReset(event: Handle<Event>, _stream: Handle<Stream>) ->
 #[unsafe(no_mangle)]
 pub extern "C" fn rtEventQueryStatus(event: Handle<Event>, status: Out<i32>) -> Status {
     match event.get() {
-        Some(event) => written(status.set(i32::from(event.recorded.is_some()))),
+        Some(event) => {
+            reach(event);
+            written(status.set(i32::from(event.recorded.is_some())))
+        }
         None => INVALID_PARAMETER,
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtEventSynchronize(event: Handle<Event>) -> Status {
-    if event.is_null() { INVALID_PARAMETER } else { OK }
+    event.get().map_or(INVALID_PARAMETER, reach)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtStreamWaitEvent(_stream: Handle<Stream>, event: Handle<Event>) -> Status {
-    if event.is_null() { INVALID_PARAMETER } else { OK }
+    // The one it waits for is done first: a legal order.
+    event.get().map_or(INVALID_PARAMETER, |event| {
+        reach(event);
+        OK
+    })
 }
 
 /// Milliseconds from one event to another.

@@ -33,16 +33,17 @@ fn kernel(name: Option<String>, work: Option<extern "C" fn(*mut c_void)>) -> Han
     Handle::new(Kernel { name, work })
 }
 
+fn admitted() -> Status {
+    if LAUNCH_FAULT.strikes() { AICORE_EXCEPTION } else { OK }
+}
+
 fn launch(kernel: Handle<Kernel>, arguments: In<Arguments>, stream: Handle<Stream>) -> Status {
     let Some(kernel) = kernel.get() else { return INVALID_PARAMETER };
-    task::run(stream, Kind::Kernel, Some(&kernel.name), || {
-        if LAUNCH_FAULT.strikes() {
-            return AICORE_EXCEPTION;
+    let computing = kernel.work.zip(arguments.get().map(|arguments| arguments.data as usize));
+    task::run(stream, Kind::Kernel, Some(&kernel.name), admitted, move || {
+        if let Some((work, data)) = computing {
+            work(data as *mut c_void);
         }
-        if let (Some(work), Some(arguments)) = (kernel.work, arguments.get()) {
-            work(arguments.data);
-        }
-        OK
     })
 }
 
@@ -147,8 +148,7 @@ pub extern "C" fn rtAicpuKernelLaunchExWithArgs(
     _flags: u32,
 ) -> Status {
     let name = operator.get().and_then(|name| CString::new(name).ok()).unwrap_or_default();
-    let outcome = || if LAUNCH_FAULT.strikes() { AICORE_EXCEPTION } else { OK };
-    task::run(stream, Kind::HostCpuKernel, Some(&name), outcome)
+    task::run(stream, Kind::HostCpuKernel, Some(&name), admitted, || {})
 }
 
 #[unsafe(no_mangle)]

@@ -3,7 +3,10 @@
 use sim_boundary::{Fault, Handle, Out, settings};
 
 use crate::context::current_device;
-use crate::driver::{halHostRegister, halHostUnregister, halMemAlloc, halMemFree, simHalExamine, simHalMemoryInfo};
+use crate::driver::{
+    gettid, halHostRegister, halHostUnregister, halMemAlloc, halMemFree, simHalExamine, simHalMemoryInfo,
+};
+use crate::queue;
 use crate::status::{DRIVER_ERROR, INVALID_PARAMETER, OK, Status, of_driver, written};
 use crate::stream::Stream;
 use crate::task;
@@ -38,6 +41,7 @@ pub extern "C" fn rtMalloc(address: Out<usize>, size: u64, kind: u32, module: u1
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtFree(address: usize) -> Status {
+    queue::wait_for_all();
     of_driver(halMemFree(address))
 }
 
@@ -49,6 +53,7 @@ pub extern "C" fn rtMallocHost(address: Out<usize>, size: u64, module: u16) -> S
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtFreeHost(address: usize) -> Status {
+    queue::wait_for_all();
     of_driver(halMemFree(address))
 }
 
@@ -84,7 +89,7 @@ fn accessible(address: usize, size: u64) -> bool {
     address != 0 && simHalExamine(address, size, &mut owner) != 2
 }
 
-fn copy(to: usize, capacity: u64, from: usize, size: u64) -> Status {
+fn may_copy(to: usize, capacity: u64, from: usize, size: u64) -> Status {
     if size == 0 {
         return OK;
     }
@@ -94,24 +99,43 @@ fn copy(to: usize, capacity: u64, from: usize, size: u64) -> Status {
     if COPY_FAULT.strikes() {
         return DRIVER_ERROR;
     }
-    // SAFETY: addresses of the simulated memories were just found to be live for `size` bytes; for any other address the
-    // program promises it. The two may overlap.
-    unsafe { std::ptr::copy(from as *const u8, to as *mut u8, size as usize) };
     OK
 }
 
-fn fill(address: usize, capacity: u64, value: u8, size: u64) -> Status {
-    if size > capacity || !accessible(address, size) {
-        return INVALID_PARAMETER;
+/// After [`may_copy`].
+fn copy(to: usize, from: usize, size: u64) {
+    if size != 0 {
+        // SAFETY: addresses of the simulated memories were found to be live for `size` bytes, and memory is not freed before what
+        // waits in streams is done; for any other address the program promises it. The two may overlap.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, size as usize) };
     }
+}
+
+fn may_fill(address: usize, capacity: u64, size: u64) -> Status {
+    if size > capacity || !accessible(address, size) { INVALID_PARAMETER } else { OK }
+}
+
+/// After [`may_fill`].
+fn fill(address: usize, value: u8, size: u64) {
     // SAFETY: as for `copy`.
     unsafe { std::ptr::write_bytes(address as *mut u8, value, size as usize) };
-    OK
+}
+
+/// What does not go through a stream waits for none; the program must have.
+fn at_once(admitted: impl FnOnce() -> Status, work: impl FnOnce()) -> Status {
+    let status = match queue::admit_synchronous(gettid() as u32) {
+        OK => admitted(),
+        forbidden => forbidden,
+    };
+    if status == OK {
+        work();
+    }
+    status
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtMemcpy(to: usize, capacity: u64, from: usize, size: u64, _kind: u32) -> Status {
-    copy(to, capacity, from, size)
+    at_once(|| may_copy(to, capacity, from, size), || copy(to, from, size))
 }
 
 #[unsafe(no_mangle)]
@@ -123,12 +147,12 @@ pub extern "C" fn rtMemcpyAsync(
     _kind: u32,
     stream: Handle<Stream>,
 ) -> Status {
-    task::run(stream, task::Kind::Copy, None, || copy(to, capacity, from, size))
+    task::run(stream, task::Kind::Copy, None, || may_copy(to, capacity, from, size), move || copy(to, from, size))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtMemset(address: usize, capacity: u64, value: u32, size: u64) -> Status {
-    fill(address, capacity, value as u8, size)
+    at_once(|| may_fill(address, capacity, size), || fill(address, value as u8, size))
 }
 
 #[unsafe(no_mangle)]
@@ -139,5 +163,11 @@ pub extern "C" fn rtMemsetAsync(
     size: u64,
     stream: Handle<Stream>,
 ) -> Status {
-    task::run(stream, task::Kind::Copy, None, || fill(address, capacity, value as u8, size))
+    task::run(
+        stream,
+        task::Kind::Copy,
+        None,
+        || may_fill(address, capacity, size),
+        move || fill(address, value as u8, size),
+    )
 }

@@ -6,10 +6,14 @@ pub(crate) const OK: Status = 0;
 pub(crate) const INVALID_PARAMETER: Status = 107_000;
 pub(crate) const INVALID_DEVICE: Status = 107_001;
 pub(crate) const NO_CONTEXT: Status = 107_002;
+pub(crate) const STREAM_CAPTURED: Status = 107_027;
+pub(crate) const NOT_CAPTURED: Status = 107_029;
+pub(crate) const CAPTURE_FORBIDS: Status = 107_030;
 pub(crate) const OUT_OF_MEMORY: Status = 207_001;
 pub(crate) const NOT_SUPPORTED: Status = 207_000;
 pub(crate) const AICORE_EXCEPTION: Status = 507_015;
 pub(crate) const DRIVER_ERROR: Status = 507_899;
+pub(crate) const CAPTURE_INVALIDATED: Status = 507_903;
 
 /// What a driver's result is at this level.
 pub(crate) fn of_driver(result: i32) -> Status {

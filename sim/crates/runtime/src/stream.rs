@@ -1,11 +1,13 @@
-//! Streams: queues of tasks. Nothing waits in them here, but every task has its number in one.
+//! Streams: queues of tasks. Every task has its number in one, and waits in it if the run is deferred.
 
+use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use sim_boundary::{Handle, Out};
 
 use crate::context::current_device;
+use crate::queue::{self, Place};
 use crate::status::{INVALID_PARAMETER, OK, Status, written};
 
 /// A stream; programs only carry its address.
@@ -25,6 +27,14 @@ impl Stream {
 /// Ids in use, per device. Id 0 is the device's default stream.
 static IDS: Mutex<Vec<(u32, u16)>> = Mutex::new(Vec::new());
 static DEFAULT_TASKS: [AtomicU16; 64] = [const { AtomicU16::new(0) }; 64];
+
+/// Which stream is meant; null is the default stream of the thread's device.
+pub(crate) fn at(stream: Handle<Stream>) -> Result<Place, Status> {
+    match stream.get() {
+        Some(stream) => Ok((stream.device, stream.id)),
+        None => Ok((current_device()?, 0)),
+    }
+}
 
 /// Device, stream and task number for a task about to be launched; null is the default stream of the thread's device.
 pub(crate) fn place(stream: Handle<Stream>) -> Result<(u32, u16, u16), Status> {
@@ -55,6 +65,9 @@ pub extern "C" fn rtStreamCreate(stream: Out<Handle<Stream>>, priority: i32) -> 
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtStreamDestroy(stream: Handle<Stream>) -> Status {
+    if !stream.is_null() && rtStreamSynchronize(stream) != OK {
+        return INVALID_PARAMETER;
+    }
     let Some(stream) = stream.destroy() else { return INVALID_PARAMETER };
     if let Ok(mut ids) = IDS.lock() {
         ids.retain(|used| *used != (stream.device, stream.id));
@@ -63,7 +76,23 @@ pub extern "C" fn rtStreamDestroy(stream: Handle<Stream>) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn rtStreamSynchronize(_stream: Handle<Stream>) -> Status {
+pub extern "C" fn rtStreamSynchronize(stream: Handle<Stream>) -> Status {
+    at(stream).map_or_else(|status| status, queue::wait_for)
+}
+
+/// Private to the simulator: a function of the host in its turn.
+#[unsafe(no_mangle)]
+pub extern "C" fn simRtHostFunction(
+    stream: Handle<Stream>,
+    function: extern "C" fn(*mut c_void),
+    data: *mut c_void,
+) -> Status {
+    let place = match at(stream) {
+        Ok(place) => place,
+        Err(status) => return status,
+    };
+    let data = data as usize;
+    queue::submit(place, queue::Task { logged: None, work: Box::new(move || function(data as *mut c_void)) });
     OK
 }
 

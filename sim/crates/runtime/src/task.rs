@@ -6,9 +6,10 @@ use std::sync::Once;
 use sim_boundary::{Handle, settings};
 
 use crate::driver::{
-    LoggedTask, MsprofGetHashId, MsprofReportCompactInfo, MsprofSysCycleTime, simHalTaskRan, simProfStarted,
+    LoggedTask, MsprofGetHashId, MsprofReportCompactInfo, MsprofSysCycleTime, gettid, simProfStarted,
     simProfTracksWanted,
 };
+use crate::queue::{self, Task};
 use crate::status::{OK, Status};
 use crate::stream::{Stream, place};
 
@@ -50,10 +51,6 @@ struct TaskTrack {
 
 const _: () = assert!(size_of::<CompactReport>() == 64);
 
-unsafe extern "C" {
-    safe fn gettid() -> i32;
-}
-
 fn report(kind: u32, body: TaskTrack) {
     let report = CompactReport {
         magic: REPORT_MAGIC,
@@ -82,21 +79,28 @@ fn report_task(device: u32, stream: u16, task: u16, kind: Kind, name: Option<&CS
     report(REPORT_TASK_TRACK, body);
 }
 
-/// Runs `work` as the next task of a stream: first reported, then run, then logged by the device. Tasks that are no kernels
-/// have no name.
-pub(crate) fn run(stream: Handle<Stream>, kind: Kind, name: Option<&CStr>, work: impl FnOnce() -> Status) -> Status {
+/// Runs `work` as the next task of a stream: first reported, then run, at once or when it is waited for, then logged by the device.
+/// `admitted` says whether there is anything wrong with it. Tasks that are no kernels have no name.
+pub(crate) fn run(
+    stream: Handle<Stream>,
+    kind: Kind,
+    name: Option<&CStr>,
+    admitted: impl FnOnce() -> Status,
+    work: impl Fn() + Send + Sync + 'static,
+) -> Status {
     let (device, stream, task) = match place(stream) {
         Ok(place) => place,
         Err(status) => return status,
     };
     report_task(device, stream, task, kind, name);
-    let status = work();
+    let status = admitted();
     if settings::TRACE.get() != 0 {
         let name = name.map_or("copy".into(), CStr::to_string_lossy);
         eprintln!("sim: device {device} stream {stream} task {task} {name} -> {status}");
     }
     if status == OK {
-        simHalTaskRan(&LoggedTask { device, stream, task, kind: kind as u32 });
+        let logged = Some(LoggedTask { device, stream, task, kind: kind as u32 });
+        queue::submit((device, stream), Task { logged, work: Box::new(work) });
     }
     status
 }

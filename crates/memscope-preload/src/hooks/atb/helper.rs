@@ -14,12 +14,12 @@ const UNKNOWN: usize = 0;
 const ABSENT: usize = 1;
 
 impl Helper {
-    pub(super) const fn new(name: &'static CStr, library: Library) -> Helper {
+    pub(crate) const fn new(name: &'static CStr, library: Library) -> Helper {
         Helper { function: Original::new(name, library), state: AtomicUsize::new(UNKNOWN) }
     }
 
     /// 0 if it is not there.
-    pub(super) fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         match self.state.load(Relaxed) {
             UNKNOWN => {
                 let found = self.function.address();

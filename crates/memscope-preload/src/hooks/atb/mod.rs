@@ -6,6 +6,7 @@
 mod helper;
 mod layout;
 pub(super) mod probe;
+mod stream;
 mod text;
 
 use super::{Execute, SaveCxx11, SaveOld};
@@ -14,8 +15,7 @@ use crate::recording::recording;
 use crate::watched_memory::Runtime;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use helper::Helper;
-pub(crate) use helper::KeptErrno;
+pub(crate) use helper::{Helper, KeptErrno};
 pub(crate) use layout::VariantPack;
 use layout::{InlineVector, KernelTensor, Tensor, each_kernel_tensor};
 use memscope_hook::Entry;
@@ -25,6 +25,7 @@ use memscope_recorder::device::LogicalDevice;
 use memscope_recorder::slot::Guard;
 use memscope_recorder::watch::{self, GivenFor, WatchSource};
 use memscope_recorder::{Extended, event, wanted};
+use stream::execute_stream;
 use text::{Abi, ReturnedText};
 
 /// What ATB says of an internal failure (`ERROR_INTERNAL_ERROR`).
@@ -54,8 +55,11 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
             path.ask(runner, PathOld::ORIGINAL, PathCxx11::ORIGINAL);
             let (workspace, workspace_size) = VariantPack::workspace(pack);
             let (name, path) = (name.text(), path.text());
+            let stream = execute_stream(runner, pack);
             if wanted.operators || wanted.accesses {
-                atb::operator_start(guard, &Operator { number, device, workspace, workspace_size, path, name });
+                let handle = stream.unwrap_or(0) as u64;
+                let operator = Operator { number, device, workspace, workspace_size, stream: handle, path, name };
+                atb::operator_start(guard, &operator);
             }
             if wanted.accesses {
                 // Operators write into some of their inputs, such as caches, and do not say into which.
@@ -70,7 +74,7 @@ pub(super) unsafe extern "C" fn execute(runner: usize, pack: *const VariantPack,
             }
             if watch::at_operators() {
                 let operator = watched_operator(WatchSource::AtbOperator, number, path, name);
-                let memory = Runtime::of_stream(execute_stream(runner, pack));
+                let memory = Runtime::of_operator(number, stream);
                 watch::begins(guard, &operator, &|visit| each_watched_tensor(pack, visit), &memory);
             }
         }
@@ -87,7 +91,7 @@ pub(super) unsafe extern "C" fn executed(answer: usize, number: usize, entry: En
         if watch::at_operators() {
             let _errno = KeptErrno::keep();
             let operator = watched_operator(WatchSource::AtbOperator, number as u64, b"", b"");
-            watch::ends(guard, &operator, &|_| {}, &Runtime::of_last_stream());
+            watch::ends(guard, &operator, &|_| {}, &Runtime::of_ending_operator(number as u64));
         }
         let wanted = wanted();
         if wanted.operators || wanted.accesses {
@@ -120,19 +124,6 @@ unsafe fn each_watched_tensor(pack: *const VariantPack, visit: &mut dyn FnMut(wa
     }
 }
 
-/// The stream that the operator's kernels go to; `None` if ATB does not say.
-///
-/// # Safety
-/// The arguments are ATB's own.
-unsafe fn execute_stream(runner: usize, pack: *const VariantPack) -> Option<usize> {
-    let get_stream = ExecuteStream::find()?;
-    // SAFETY: the caller's; without a context there is nothing to ask.
-    unsafe {
-        let context = VariantPack::context(pack);
-        (context != 0).then(|| get_stream(runner, context))
-    }
-}
-
 memscope_hook::functions! {
     found by Helper;
     // Each returns a string, of the form its name says.
@@ -143,7 +134,6 @@ memscope_hook::functions! {
     // Each returns a reference into the object.
     InTensors is _ZN3Mki11LaunchParam12GetInTensorsEv(kernel: usize) -> *const InlineVector<KernelTensor>, in ATB;
     OutTensors is _ZN3Mki11LaunchParam13GetOutTensorsEv(kernel: usize) -> *const InlineVector<KernelTensor>, in ATB;
-    ExecuteStream is _ZNK3atb6Runner16GetExecuteStreamEPNS_7ContextE(runner: usize, context: usize) -> usize, in ATB;
     aclrtGetDevice(device: *mut i32) -> c_int, in ACL;
 }
 
@@ -167,14 +157,22 @@ pub(crate) fn current_device() -> LogicalDevice {
     known.map_or(LogicalDevice::UNKNOWN, LogicalDevice)
 }
 
-pub(super) unsafe extern "C" fn save_old(_: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
+pub(super) unsafe extern "C" fn save_old(stream: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
     // SAFETY: passed on.
-    unsafe { save(SaveOld::ORIGINAL, Abi::Old, kernel, path, entry) }
+    unsafe { save(SaveOld::ORIGINAL, Abi::Old, Kernel { stream, parameters: kernel }, path, entry) }
 }
 
-pub(super) unsafe extern "C" fn save_cxx11(_: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
+pub(super) unsafe extern "C" fn save_cxx11(stream: usize, kernel: usize, path: *const usize, entry: Entry) -> Next {
     // SAFETY: passed on.
-    unsafe { save(SaveCxx11::ORIGINAL, Abi::Cxx11, kernel, path, entry) }
+    unsafe { save(SaveCxx11::ORIGINAL, Abi::Cxx11, Kernel { stream, parameters: kernel }, path, entry) }
+}
+
+/// A kernel that is launched.
+#[derive(Clone, Copy)]
+struct Kernel {
+    stream: usize,
+    /// A `Mki::LaunchParam`.
+    parameters: usize,
 }
 
 /// `void atb::StoreUtil::SaveLaunchParam(void *stream, const Mki::LaunchParam &, const std::string &path)`, called before
@@ -182,7 +180,7 @@ pub(super) unsafe extern "C" fn save_cxx11(_: usize, kernel: usize, path: *const
 ///
 /// # Safety
 /// The arguments are ATB's own.
-unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize, entry: Entry) -> Next {
+unsafe fn save(original: &Original, abi: Abi, kernel: Kernel, path: *const usize, entry: Entry) -> Next {
     let wanted = wanted();
     if (wanted.kernels || wanted.kernel_accesses) && atb::is_traced() && !path.is_null() {
         recording(entry, |guard| {
@@ -194,7 +192,7 @@ unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize,
                 let device = current_device();
                 atb::kernel(guard, phase, device, path);
                 if wanted.kernel_accesses && phase == Phase::Start {
-                    access_kernel_tensors(guard, kernel, device);
+                    access_kernel_tensors(guard, kernel.parameters, device);
                 }
                 if watch::at_kernels() {
                     watch_kernel(guard, phase, kernel, path);
@@ -208,13 +206,14 @@ unsafe fn save(original: &Original, abi: Abi, kernel: usize, path: *const usize,
 /// Its number is where its parameters are: they stay there while it is at work.
 ///
 /// # Safety
-/// `kernel` is a `Mki::LaunchParam`.
-unsafe fn watch_kernel(guard: &Guard<'_>, phase: Phase, kernel: usize, path: &[u8]) {
+/// `kernel` is ATB's own.
+unsafe fn watch_kernel(guard: &Guard<'_>, phase: Phase, kernel: Kernel, path: &[u8]) {
+    let Kernel { stream, parameters } = kernel;
     let side = if phase == Phase::Start { b"/before".as_slice() } else { b"/after" };
     let path = path.strip_suffix(side).unwrap_or(path);
     let name = path.iter().rposition(|byte| *byte == b'/').and_then(|at| path.get(at + 1..)).unwrap_or(path);
-    let operator = watched_operator(WatchSource::AtbKernel, kernel as u64, path, name);
-    let memory = Runtime::of_last_stream();
+    let operator = watched_operator(WatchSource::AtbKernel, parameters as u64, path, name);
+    let memory = Runtime::of_stream(stream);
     match phase {
         Phase::Start => {
             watch::begins(
@@ -227,7 +226,7 @@ unsafe fn watch_kernel(guard: &Guard<'_>, phase: Phase, kernel: usize, path: &[u
                         let Some(get) = get else { continue };
                         // SAFETY: the caller vouches for the kernel.
                         unsafe {
-                            let tensors = get(kernel);
+                            let tensors = get(parameters);
                             if !tensors.is_null() {
                                 each_kernel_tensor(tensors, |tensor| visit(watched_tensor(given, &tensor)));
                             }

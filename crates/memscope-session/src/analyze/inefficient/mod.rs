@@ -4,7 +4,7 @@ mod lines;
 #[cfg(test)]
 mod tests;
 
-use super::{Detail, Ended, Lacking, Report, Running, Wishes};
+use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use crate::views::names::FrameId;
@@ -270,7 +270,7 @@ impl Report for Inefficient {
     }
 
     fn json(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
+        as_json(self)
     }
 
     fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Recording, csv and db of a program end in the same report, and what is written into the files is what the recording says.
 use super::*;
 use crate::analyze::{Kind, analyze};
-use memscope_dump::{Brand, DumpEvents, ExportOptions, Format, Room, StackForm, export_process};
+use memscope_dump::{ExportOptions, Format, Room, StackForm, export_process};
 use memscope_model::{Process, TraceSource};
 use memscope_symbols::Symbolizer;
 use memscope_testkit::{AccessMode, Space, SpoolBuilder};
@@ -64,18 +64,11 @@ fn build(choices: &[Choice], spool: &mut SpoolBuilder) {
 
 fn export(directory: &Path, format: Format, annotations: Option<&Annotations>) -> Vec<PathBuf> {
     let mut process = Process::open(directory).unwrap();
+    let (room, mut symbolizer) = (Room::default(), Symbolizer::with_debug_directories(Vec::new()));
     let options = ExportOptions {
-        format,
-        brand: Brand::MsMemScope,
         stacks: Some(StackForm::Inline),
-        dump_events: DumpEvents::ALL,
-        room: &Room::default(),
-        notice: &mut |_| {},
-        progress: &mut |_| {},
-        cancel: None,
-        symbolizer: &mut Symbolizer::with_debug_directories(Vec::new()),
-        usage: None,
         annotations,
+        ..ExportOptions::quiet(format, &room, &mut symbolizer)
     };
     let exported = export_process(&mut process, directory, options, &mut []).unwrap();
     exported.files.into_iter().filter(|file| !file.ends_with(memscope_dump::CONFIG_FILE)).collect()

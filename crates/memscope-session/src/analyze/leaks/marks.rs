@@ -1,14 +1,14 @@
 //! Leaks between marks of the program, by name.
 use super::lines::{device_label, place_text};
+use super::site_key::SiteKey;
 use super::{NO_ALLOCATIONS, name_of, texts};
-use crate::analyze::{Detail, Ended, Lacking, Report, Running};
+use crate::analyze::{Detail, Ended, Lacking, Report, Running, as_json};
 use crate::report::quantity::{bytes, counted};
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::merged::Naming;
 use crate::views::names::FrameId;
-use crate::views::profile::site_of;
 use memscope_analysis::leaks::{BetweenMarks, LeaksBetweenMarks};
-use memscope_model::{Block, Device, Moment, NameId, OwnerId, Pool, StackId, TraceSink};
+use memscope_model::{Block, Moment, NameId, StackId, TraceSink};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
@@ -108,16 +108,6 @@ pub struct MarkedLeak {
 /// How many blocks of a call site are told one by one.
 const BLOCKS: usize = 16;
 
-/// What makes blocks one thing to the user.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct SiteKey {
-    device: Device,
-    pool: Pool,
-    frames: Vec<FrameId>,
-    /// Where there is no stack.
-    owner: OwnerId,
-}
-
 struct Site<'b> {
     key: SiteKey,
     own: bool,
@@ -131,17 +121,9 @@ fn by_site<'b>(found: &'b [BetweenMarks], naming: &mut Naming<'_>) -> Vec<Site<'
     let mut known: FxHashMap<SiteKey, usize> = FxHashMap::default();
     for (block, operator) in found.iter().flat_map(|device| &device.leaks) {
         let stack = block.made.stack;
-        let (frames, via, foreign) = site_of(&naming.merged(stack), &naming.names);
-        let owner = if frames.is_empty() { block.owner } else { OwnerId::NONE };
-        let key = SiteKey { device: block.device, pool: block.pool, frames, owner };
+        let (key, via, own) = SiteKey::of((block.device, block.pool), stack, block.owner, naming);
         let place = *known.entry(key).or_insert_with_key(|key| {
-            sites.push(Site {
-                key: key.clone(),
-                own: !foreign,
-                bytes: 0,
-                blocks: Vec::new(),
-                ways: FxHashMap::default(),
-            });
+            sites.push(Site { key: key.clone(), own, bytes: 0, blocks: Vec::new(), ways: FxHashMap::default() });
             sites.len() - 1
         });
         let site = &mut sites[place];
@@ -210,7 +192,7 @@ impl Report for MarkedLeaks {
     }
 
     fn json(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
+        as_json(self)
     }
 
     fn lines(&self, layout: &Layout, _: Detail) -> Vec<String> {

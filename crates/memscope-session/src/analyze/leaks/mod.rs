@@ -1,19 +1,20 @@
 //! Leaks, by name: the line of the user's own code that makes memory which is not given back, and the verdict on it.
 mod lines;
 mod marks;
+mod site_key;
 
-use super::{AnalyzeError, Analyzed, Detail, Ended, Kind, Lacking, Report, Running, Wishes, analyze};
+use self::site_key::SiteKey;
+use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use crate::views::names::FrameId;
-use crate::views::profile::site_of;
+use crate::views::profile::most_used;
 use memscope_analysis::leaks::{LeakReport, LeakSearch, LeakSource, LeakedBlock, RunParts, SourcesTogether, Verdict};
-use memscope_model::{Device, Names, OwnerId, Pool, TraceSink};
+use memscope_model::{Device, Names, Pool, TraceSink};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
 use std::cmp::Reverse;
-use std::path::Path;
 
 pub use lines::NOTHING_GROWS_OVER_TIME;
 pub use marks::{MarkedDevice, MarkedLeak, MarkedLeaks, Marks};
@@ -31,13 +32,6 @@ pub(super) fn begin(wishes: &Wishes) -> Box<dyn Running> {
         Some(marks) => Box::new(marks::Search::new(marks)),
         None => Box::new(Search(LeakSearch::new())),
     }
-}
-
-/// What was allocated between two marks of the program and not freed by a third, of everything at `path`: marks of the text
-/// `mstx_info` with the numbers `start_index`, + 1 and + 2, from 0.
-pub fn check_leaks(path: &Path, mstx_info: &str, start_index: usize) -> Result<Analyzed, AnalyzeError> {
-    let wishes = Wishes { marks: Some(Marks { text: mstx_info.to_owned(), start: start_index }), ..Wishes::default() };
-    analyze(&[path.to_owned()], &[Kind::Leaks], &wishes, &mut |_| {})
 }
 
 struct Search(LeakSearch);
@@ -152,16 +146,6 @@ pub struct FreedLate {
     pub growth: GrowthTold,
 }
 
-/// What makes sources one thing to the user.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct SiteKey {
-    device: Device,
-    pool: Pool,
-    frames: Vec<FrameId>,
-    /// Where there is no stack.
-    owner: OwnerId,
-}
-
 struct NamedSite<'r> {
     key: SiteKey,
     own: bool,
@@ -173,12 +157,9 @@ fn by_site<'r>(sources: impl IntoIterator<Item = &'r LeakSource>, naming: &mut N
     let mut sites: Vec<NamedSite<'r>> = Vec::new();
     let mut known: FxHashMap<SiteKey, usize> = FxHashMap::default();
     for source in sources {
-        let merged = naming.merged(source.stack);
-        let (frames, via, foreign) = site_of(&merged, &naming.names);
-        let owner = if frames.is_empty() { source.owner } else { OwnerId::NONE };
-        let key = SiteKey { device: source.device, pool: source.pool, frames, owner };
+        let (key, via, own) = SiteKey::of((source.device, source.pool), source.stack, source.owner, naming);
         let place = *known.entry(key).or_insert_with_key(|key| {
-            sites.push(NamedSite { key: key.clone(), own: !foreign, sources: Vec::new() });
+            sites.push(NamedSite { key: key.clone(), own, sources: Vec::new() });
             sites.len() - 1
         });
         sites[place].sources.push((source, via));
@@ -197,7 +178,7 @@ impl NamedSite<'_> {
         for (source, via) in &self.sources {
             *ways.entry(*via).or_default() += source.bytes;
         }
-        ways.into_iter().max_by_key(|(via, bytes)| (*bytes, Reverse(*via))).and_then(|(via, _)| via)
+        most_used(ways)
     }
 }
 
@@ -354,7 +335,7 @@ impl Report for Leaks {
     }
 
     fn json(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
+        as_json(self)
     }
 
     fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Out of memory: what was asked for, what the memory was made of, and how it came to that.
 mod lines;
 
-use super::{Detail, Ended, Lacking, Report, Running, Wishes};
+use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
 use crate::keeper::oom_kills::OomKill;
 use crate::settings::values::DEFAULT_OOM_HOLDERS;
 use crate::views::layout::{Layout, joined_within};
@@ -14,7 +14,7 @@ use memscope_analysis::oom::{self, Fate, Holders, OomWatch, PoolSituation, Reque
 use memscope_analysis::{Held, StackUsage};
 use memscope_model::{Block, Device, OwnerId, Owners, StackId, State, Steps, TimestampNs, TraceEvent, TraceSink};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::num::NonZeroU16;
 use std::ops::ControlFlow;
 
@@ -219,7 +219,7 @@ impl Report for OomReport {
     }
 
     fn json(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_else(|error| json!({ "error": error.to_string() }))
+        as_json(self)
     }
 
     fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! The report of watched blocks for a person.
 use super::{
-    BUDGET, DISK_FULL, Detail, NO_FILE, NO_OUTPUTS, NamedBlock, NamedChange, NamedNeighbour, NamedOperator,
-    NamedProblem, NamedWatches, TOO_MANY_BLOCKS,
+    BUDGET, DISK_FULL, Detail, LATE, NO_FILE, NO_OUTPUTS, NamedBlock, NamedChange, NamedDoubt, NamedNeighbour,
+    NamedOperator, NamedProblem, NamedWatches, TOO_MANY_BLOCKS,
 };
 use crate::report::quantity::{bytes, count, counted};
 use crate::views::layout::{Emphasis, Layout, joined_within};
@@ -18,6 +18,12 @@ pub(super) fn of(report: &NamedWatches, layout: &Layout, detail: Detail) -> Vec<
         report.blocks.iter().partition(|block| block.alarms > 0);
     for block in alarmed {
         lines.extend(of_alarms(block, layout, detail));
+    }
+    let (doubtful, quiet): (Vec<&NamedBlock>, Vec<&NamedBlock>) =
+        quiet.into_iter().partition(|block| block.doubtful_changes > 0);
+    for block in doubtful {
+        lines.push(format!("watched {}: {}{}", title(block), found(block), end(block)));
+        lines.extend(of_doubts(block, layout, detail));
     }
     let told = if detail == Detail::Full { usize::MAX } else { BRIEF_BLOCKS };
     for block in quiet.iter().take(told) {
@@ -37,6 +43,19 @@ pub(super) fn of(report: &NamedWatches, layout: &Layout, detail: Detail) -> Vec<
             block.name
         ));
     }
+    if report.blocks.iter().any(|block| block.late && block.legal_changes > 0) {
+        lines.push(String::from(
+            "note: launches were asynchronous: a change seen during an owner of the block is taken for the owner's, and may be that of an \
+             operator before it; ASCEND_LAUNCH_BLOCKING=1 makes it certain",
+        ));
+    }
+    if report.not_looked > 0 {
+        lines.push(format!(
+            "note: watched blocks were not looked at {} while a graph was captured, for nobody may wait for the device then; what the \
+             graph writes when it runs is told as between operators",
+            counted(report.not_looked, "time", "times")
+        ));
+    }
     let mut problems: Vec<String> = report.problems.iter().map(of_problem).collect();
     problems.dedup();
     lines.extend(problems);
@@ -51,7 +70,7 @@ fn of_window(report: &NamedWatches) -> Option<String> {
     let start = parts.next().filter(|start| !start.is_empty())?;
     let end = parts.next().unwrap_or_default();
     let of_command: Vec<&NamedBlock> = report.blocks.iter().filter(|block| block.chosen_by == "operator").collect();
-    if of_command.is_empty() && report.problems.is_empty() {
+    if of_command.is_empty() && report.problems.is_empty() && report.not_looked == 0 {
         return Some(format!(
             "note: --watch={asked_for}: nothing was watched, for no operator {start} ended while it was traced; operators are named as \
              in the Name column, or by their path behind its first part"
@@ -74,10 +93,49 @@ fn title(block: &NamedBlock) -> String {
 
 fn found(block: &NamedBlock) -> String {
     let looks = counted(block.looks, "look", "looks");
-    match block.legal_changes {
-        0 => format!("{looks}, unchanged"),
-        legal => format!("{looks}, {} by operators that own it", counted(legal, "change", "changes")),
+    let legal = match (block.legal_changes, block.doubtful_changes + block.alarms) {
+        (0, 0) => String::from(", unchanged"),
+        (0, _) => String::new(),
+        (legal, _) => format!(", {} by operators that own it", counted(legal, "change", "changes")),
+    };
+    let doubtful = match block.doubtful_changes {
+        0 => String::new(),
+        doubtful => format!(", {} by operators that may own it", counted(doubtful, "change", "changes")),
+    };
+    format!("{looks}{legal}{doubtful}")
+}
+
+fn of_doubts(block: &NamedBlock, layout: &Layout, detail: Detail) -> Vec<String> {
+    let told = if detail == Detail::Full { usize::MAX } else { BRIEF_CHANGES };
+    let mut lines: Vec<String> =
+        block.doubts.iter().take(told).flat_map(|doubt| of_doubt(doubt, layout, detail)).collect();
+    if let more @ 1.. = block.doubts.len().saturating_sub(told) {
+        lines.push(format!("  and by {}", counted(more as u64, "more operator", "more operators")));
     }
+    lines
+}
+
+fn of_doubt(doubt: &NamedDoubt, layout: &Layout, detail: Detail) -> Vec<String> {
+    let NamedDoubt { owner, times, change, .. } = doubt;
+    let times = if *times == 1 { String::new() } else { format!(" {} times, at first", count(*times)) };
+    let mut lines = Vec::new();
+    if doubt.doubt == LATE {
+        lines.push(format!("  changed{times} {}{}", place(change), differing(change)));
+        lines.push(format!(
+            "    launches were asynchronous: it may be the change of {}, which owns the block and had ended unseen to change it, or that of \
+             any operator{}; ASCEND_LAUNCH_BLOCKING=1 tells",
+            operator(owner),
+            since(change)
+        ));
+    } else {
+        lines.push(format!(
+            "  changed{times} during {}, which was given it as an input and does not say whether to write into it{}",
+            operator(owner),
+            differing(change)
+        ));
+    }
+    lines.extend(callers_and_neighbours(change, layout, detail));
+    lines
 }
 
 fn end(block: &NamedBlock) -> &'static str {
@@ -103,42 +161,55 @@ fn of_alarms(block: &NamedBlock, layout: &Layout, detail: Detail) -> Vec<String>
         lines.push(format!("  and {} more such changes", count(block.alarms - told)));
     }
     lines.push(format!("  {}{}", found(block), end(block)));
+    lines.extend(of_doubts(block, layout, detail));
     lines
 }
 
 fn of_change(change: &NamedChange, layout: &Layout, detail: Detail) -> Vec<String> {
-    let mut lines = Vec::new();
-    let what = match (change.first_byte, change.last_byte) {
-        (Some(first), Some(last)) => format!(": bytes {first}..{last}"),
-        _ => String::new(),
-    };
-    match change.during.as_slice() {
-        [] => lines.push(format!("  changed {}{what}", between(change))),
-        [one] => lines.push(format!("  changed during {}, which does not own it{what}", operator(one))),
-        several => {
-            let all: Vec<String> = several.iter().map(operator).collect();
-            lines.push(format!("  changed during one of these, none of which owns it: {}{what}", all.join("; ")));
-        }
-    }
-    for call in change.during.iter().filter(|call| !call.stack.is_empty()) {
-        lines.push(format!("    called by {}", stack(&call.stack, layout, detail)));
-    }
+    let mut lines = vec![format!("  changed {}{}", place(change), differing(change))];
     if !change.exact {
-        let since = change.since.as_ref().map_or_else(String::new, |since| {
-            format!(
-                ", from {} on ({} before it)",
-                operator(since),
-                counted(change.operators_since, "operator", "operators")
-            )
-        });
         lines.push(format!(
-            "    launches were asynchronous: an earlier operator may have done it{since}; ASCEND_LAUNCH_BLOCKING=1 narrows it to one"
+            "    launches were asynchronous: an earlier operator may have done it{}; ASCEND_LAUNCH_BLOCKING=1 narrows it to one",
+            since(change)
         ));
     }
-    for neighbour in &change.neighbours {
-        lines.push(format!("    {}", of_neighbour(neighbour, layout, detail)));
-    }
+    lines.extend(callers_and_neighbours(change, layout, detail));
     lines
+}
+
+/// `: bytes 4096..8191`, where bytes are kept.
+fn differing(change: &NamedChange) -> String {
+    match (change.first_byte, change.last_byte) {
+        (Some(first), Some(last)) => format!(": bytes {first}..{last}"),
+        _ => String::new(),
+    }
+}
+
+/// During which operators, or between which.
+fn place(change: &NamedChange) -> String {
+    match change.during.as_slice() {
+        [] => between(change),
+        [one] => format!("during {}, which does not own it", operator(one)),
+        several => {
+            let all: Vec<String> = several.iter().map(operator).collect();
+            format!("during one of these, none of which owns it: {}", all.join("; "))
+        }
+    }
+}
+
+/// Which operators can have made a change that was seen late.
+fn since(change: &NamedChange) -> String {
+    change.since.as_ref().map_or_else(String::new, |since| {
+        format!(", from {} on ({})", operator(since), counted(change.operators_since, "operator", "operators"))
+    })
+}
+
+fn callers_and_neighbours(change: &NamedChange, layout: &Layout, detail: Detail) -> Vec<String> {
+    let with_stack = change.during.iter().filter(|call| !call.stack.is_empty());
+    let callers = with_stack.map(|call| format!("    called by {}", stack(&call.stack, layout, detail)));
+    let neighbours =
+        change.neighbours.iter().map(|neighbour| format!("    {}", of_neighbour(neighbour, layout, detail)));
+    callers.chain(neighbours).collect()
 }
 
 /// Nobody was at work: the program itself, or what no operator says.

@@ -1,14 +1,16 @@
 //! Watched blocks: who changed them, and whether it was theirs to change.
 mod lines;
 
-use super::{Detail, Ended, Lacking, Report, Running, Wishes};
+use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
-use memscope_analysis::watch::{Change, Neighbour, Neighbours, OperatorCall, WatchReport, WatchTally, WatchedReport};
+use memscope_analysis::watch::{
+    Change, Doubt, Doubtful, Neighbour, Neighbours, OperatorCall, WatchReport, WatchTally, WatchedReport,
+};
 use memscope_model::watch::{self, Contents, WatchEnding, WatchOrigin, WatchSource, WatchTrouble};
 use memscope_model::{Moment, Names, StackId, TimestampNs, TraceSink};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub(super) fn begin(wishes: &Wishes) -> Box<dyn Running> {
     Box::new(Watching { tally: WatchTally::new(), detail: wishes.detail })
@@ -50,6 +52,8 @@ pub struct NamedWatches {
     pub problems: Vec<NamedProblem>,
     /// Beginnings and ends of operators while something was watched.
     pub moments: u64,
+    /// How often a block was not looked at because a graph was being captured.
+    pub not_looked: u64,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -72,9 +76,24 @@ pub struct NamedBlock {
     pub legal_changes: u64,
     pub alarms: u64,
     pub changes: Vec<NamedChange>,
+    /// Changes that may be an owner's.
+    pub doubtful_changes: u64,
+    pub doubts: Vec<NamedDoubt>,
+    /// Some change may have been seen later than it was made.
+    pub late: bool,
 }
 
-/// One that is an alarm.
+/// Changes that may be an owner's, and the first of them.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct NamedDoubt {
+    /// `purpose`: the operator does not say what it was given the block for; `late`: it had ended.
+    pub doubt: &'static str,
+    pub owner: NamedOperator,
+    pub times: u64,
+    pub change: NamedChange,
+}
+
+/// One that is an alarm, or may be.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct NamedChange {
     pub after_ns: u64,
@@ -132,6 +151,9 @@ const BUDGET: &str = "budget";
 const DISK_FULL: &str = "disk_full";
 const NO_FILE: &str = "no_file";
 const NO_OUTPUTS: &str = "no_outputs";
+const CAPTURED: &str = "captured";
+const LATE: &str = "late";
+const PURPOSE: &str = "purpose";
 
 impl Report for NamedWatches {
     fn findings(&self) -> u64 {
@@ -139,7 +161,7 @@ impl Report for NamedWatches {
     }
 
     fn json(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_else(|error| json!({ "error": error.to_string() }))
+        as_json(self)
     }
 
     fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {
@@ -165,6 +187,8 @@ impl Describing<'_, '_> {
                 WatchTrouble::DiskFull => DISK_FULL,
                 WatchTrouble::NoFile => NO_FILE,
                 WatchTrouble::NoOutputs => NO_OUTPUTS,
+                // Counted by itself.
+                WatchTrouble::Captured => CAPTURED,
             },
             value: *value,
             after_ns: self.after(*at),
@@ -175,6 +199,7 @@ impl Describing<'_, '_> {
             problems: found.problems.iter().map(problem).collect(),
             blocks,
             moments: found.moments,
+            not_looked: found.not_looked,
         }
     }
 
@@ -199,7 +224,19 @@ impl Describing<'_, '_> {
             legal_changes: watched.legal,
             alarms: watched.alarms,
             changes: watched.changes.iter().map(|change| self.change(change)).collect(),
+            doubtful_changes: watched.doubtful,
+            doubts: watched.doubts.iter().map(|doubt| self.doubt(doubt)).collect(),
+            late: watched.is_late,
         }
+    }
+
+    fn doubt(&mut self, doubtful: &Doubtful) -> NamedDoubt {
+        let doubt = match doubtful.doubt {
+            Doubt::Purpose => PURPOSE,
+            Doubt::Late => LATE,
+        };
+        let (owner, change) = (self.operator(&doubtful.owner), self.change(&doubtful.change));
+        NamedDoubt { doubt, owner, times: doubtful.times, change }
     }
 
     fn change(&mut self, change: &Change) -> NamedChange {

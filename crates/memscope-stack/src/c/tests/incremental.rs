@@ -1,6 +1,6 @@
 //! What was remembered from one capture to the next never shows.
 use super::shapes::{self, Callback, EscapePoint, Shape};
-use super::{Comparison, Random};
+use super::{Comparison, Random, hooked, reference_stack};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
@@ -60,6 +60,67 @@ fn stacks_that_differ_in_an_outer_frame_only() {
         }
     }
     comparison.assert_followed(STACKS / 2);
+}
+
+/// A hook that has been entered, and what it calls, where stacks are captured.
+struct Around<'a> {
+    comparison: &'a mut Comparison,
+    inner: &'a [(Shape, usize)],
+    known: usize,
+}
+
+impl Around<'_> {
+    #[inline(never)]
+    fn here(&mut self) {
+        // SAFETY: `observe` gets what it expects, and nobody else uses it meanwhile.
+        unsafe { hooked((&raw mut *self).cast(), Around::observe) };
+    }
+
+    extern "C" fn observe(context: *mut c_void, sp: usize, fp: usize) {
+        // SAFETY: `here` passes this type and the state at entry, both valid until it returns.
+        unsafe {
+            let around = &mut *context.cast::<Around<'_>>();
+            follow(around.comparison, around.inner);
+            let depth = around.comparison.depth;
+            let lane = &mut around.comparison.lane;
+            if let Some(node) = lane.stack.outward_from(sp, fp, depth) {
+                let mut expected = reference_stack(*(sp as *const usize));
+                let mut chain = lane.definitions.chain(node);
+                expected.truncate(depth);
+                chain.truncate(depth);
+                assert_eq!(chain, expected);
+                around.known += 1;
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn around(context: *mut c_void) {
+    // SAFETY: the test passes one that outlives the calls.
+    unsafe { (*context.cast::<Around<'_>>()).here() };
+}
+
+#[test]
+fn a_hook_at_work_since_before_the_last_capture_finds_its_stack_in_that() {
+    const CALLS: usize = 400;
+    for depth in [1, 3, 20, 1000] {
+        let mut comparison = Comparison::new(depth);
+        comparison.with_a_fresh_lane = false;
+        let path: Vec<_> = shapes::ALL.into_iter().cycle().take(14).map(|shape| (shape, 3)).collect();
+        let (mut random, mut known) = (Random(5), 0);
+        for _ in 0..CALLS {
+            let (shape, parameter) = path[random.below(path.len())];
+            let inner = &path[..random.below(path.len())];
+            let mut hook = Around { comparison: &mut comparison, inner, known: 0 };
+            // SAFETY: the shape calls `around` with the hook.
+            unsafe { shape(around, (&raw mut hook).cast(), parameter) };
+            known += hook.known;
+        }
+        if depth > 3 {
+            assert!(known >= CALLS * 9 / 10, "{known} at depth {depth}");
+            comparison.assert_followed(CALLS / 8);
+        }
+    }
 }
 
 #[test]
