@@ -177,6 +177,21 @@ class Reading(ReadingCase):
         with self.assertRaises(TypeError):
             events.filter(device=[1.5])  # type: ignore[list-item]
 
+    def test_wrong_arguments_are_named_with_what_is_allowed(self) -> None:
+        run = self.open("recording")
+        for call, kind, message in (
+            (lambda: run.events.filter(device=3.5), TypeError, "device must be a str or an int, or several of them, not float"),
+            (lambda: run.events.batches(0), ValueError, "bad value 0 for size; allowed: integers from 1"),
+            (lambda: run.blocks.batches("9"), TypeError, "size must be an int, not str"),
+            (lambda: run.leaks("check", -1), ValueError, "bad value -1 for start_index; allowed: integers from 0"),
+            (lambda: run.leaks(5), TypeError, "mstx_info must be a str, not int"),
+            (lambda: run.inefficient(mem_size=-1), ValueError, "bad value -1 for mem_size; allowed: integers from 0"),
+            (lambda: run.inefficient(idle_threshold=0), ValueError, "bad value 0 for idle_threshold; allowed: integers from 1"),
+            (lambda: msmemscope.open(self.places["recording"], pid=1), msmemscope.MemScopeError, "is of process 1; recorded: "),
+        ):  # type: Tuple[Any, Any, str]
+            with self.assertRaisesRegex(kind, message):
+                call()
+
     def test_blocks_know_their_beginning_and_end(self) -> None:
         for form in self.places:
             with self.subTest(form):
@@ -347,6 +362,12 @@ class Frames(ReadingCase):
         self.assertEqual((sizes.dtype, int(sizes.sum())), (numpy.uint64, sum(batch.size)))
         self.assertFalse(sizes.flags.owndata)
 
+    def test_frames_without_a_row_have_their_columns(self) -> None:
+        run = self.open("recording")
+        for chosen in (run.events, run.blocks):
+            none = chosen.filter(pool="ATB").to_pandas()
+            self.assertEqual((len(none), list(none.columns)), (0, list(chosen.to_pandas().columns)))
+
     def test_frames_have_a_row_for_each_event_and_block(self) -> None:
         for form in self.places:
             with self.subTest(form):
@@ -393,6 +414,52 @@ class Opening(RecordedCase):
             run = msmemscope.open(self.output)
         self.assertEqual([warning.category for warning in caught], [msmemscope.MemScopeWarning])
         self.assertEqual(len(run.leaks().growing), 1)
+
+    def test_what_is_cut_off_is_a_warning(self) -> None:
+        self.run_program(
+            """
+            import msmemscope
+            msmemscope.config(device="cpu", output=output, data_format="none")
+            msmemscope.start()
+            for _ in range(200_000):
+                bytearray(3_000)
+            msmemscope.stop()
+            """
+        )
+        (spool,) = glob.glob(os.path.join(self.output, "*", "spool", "events.spool"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual(msmemscope.open(self.output).processes[0].damage, ())
+        os.truncate(spool, os.path.getsize(spool) // 2)
+        with self.assertWarnsRegex(msmemscope.MemScopeWarning, "not all of '.*' can be read: lane 0: "):
+            (process,) = msmemscope.open(self.output).processes
+        self.assertTrue(process.damage)
+
+    def test_a_program_reads_all_it_has_recorded_while_it_goes_on(self) -> None:
+        ended = self.run_program(
+            """
+            import threading, msmemscope
+            msmemscope.config(device="cpu", output=output, data_format="none")
+            msmemscope.start()
+            kept = [bytearray(3_000) for _ in range(20_000)]
+            msmemscope.stop()
+            is_over = threading.Event()
+            def go_on():
+                while not is_over.is_set():
+                    [bytearray(5_000) for _ in range(1_000)]
+            others = [threading.Thread(target=go_on) for _ in range(2)]
+            for other in others: other.start()
+            run = msmemscope.open(output)
+            for _ in range(5):
+                print(sum(block.size == 3_001 and block.freed is None for block in run.blocks))
+                print(sum(event.size == 3_001 for event in run.events.filter(event="MALLOC")))
+            (pool,) = run.pools
+            print(pool.live_bytes <= pool.peak_bytes)
+            is_over.set()
+            for other in others: other.join()
+            """
+        )
+        self.assertEqual(ended.out.split(), ["20000"] * 10 + ["True"])
 
     def test_the_keyboard_interrupts_reading(self) -> None:
         ended = self.run_program(
