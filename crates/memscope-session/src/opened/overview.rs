@@ -1,4 +1,5 @@
 //! What can be said of a process as a whole.
+use crate::report::words;
 use memscope_analysis::StepSpans;
 use memscope_model::{
     Action, BlockEvent, Device, Moment, Outcome, Pool, Selection, State, StepSource, TimestampNs, TraceEvent, TraceSink,
@@ -18,6 +19,8 @@ pub struct Overview {
     pub steps: Vec<StepOverview>,
     /// In the order of their first event.
     pub pools: Vec<PoolOverview>,
+    /// What could not be read.
+    pub damage: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +66,7 @@ impl Tally {
             step_source: outcome.steps.source(),
             steps: steps.map(|span| StepOverview { number: span.number, begin: span.begin, end: span.end }).collect(),
             pools: self.pools,
+            damage: outcome.damage.iter().map(words::damage).collect(),
         }
     }
 

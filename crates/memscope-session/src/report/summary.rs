@@ -192,7 +192,9 @@ pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
 fn nothing_chosen(reports: &[ProcessReport]) -> Option<String> {
     let mut reasons = reports.iter().map(|report| report.outcome.nothing_chosen.as_ref());
     let first = reasons.next()??;
-    reasons.all(|reason| reason.is_some()).then(|| words::nothing_chosen(first))
+    reasons
+        .all(|reason| reason.is_some())
+        .then(|| words::nothing_chosen(first, reports.iter().all(|report| report.attached)))
 }
 
 fn headline(batch: &Batch, unrecorded: usize) -> String {

@@ -13,8 +13,9 @@ use memscope_model::{Device, Pool};
 /// By function and by call site at the peak, and what was not given back.
 pub(super) fn of_process(report: &ProcessReport, layout: &Layout) -> Vec<String> {
     if !report.stacks_recorded {
-        let line = "no call stacks were recorded; --call-stack=c,python shows where memory comes from";
-        return if report.peak_bytes() > 0 { vec![line.to_owned()] } else { Vec::new() };
+        let wish = if report.attached { "config(call_stack=\"c,python\")" } else { "--call-stack=c,python" };
+        let line = format!("no call stacks were recorded; {wish} shows where memory comes from");
+        return if report.peak_bytes() > 0 { vec![line] } else { Vec::new() };
     }
     // None if nothing of the process lies in the time the user chose.
     let pools = report.pools.iter().filter(|_| report.outcome.nothing_chosen.is_none());
