@@ -15,7 +15,7 @@ SIM := $(TARGET)/sim
 PRELOADED := -p memscope-preload -p memscope-preload-host -p memscope-attach
 NOT_PRELOADED := --exclude memscope-preload --exclude memscope-preload-host --exclude memscope-attach
 
-.PHONY: build demo test test-python test-python-newest test-frameworks test-programs test-debian11 test-aarch64 test-aarch64-torch sim bench install wheel wheel-aarch64 fuzz check clean packages-build packages-test
+.PHONY: build demo test test-python test-python-newest test-frameworks test-programs test-debian11 test-aarch64 test-aarch64-pages test-aarch64-torch sim bench install wheel wheel-aarch64 fuzz check clean packages-build packages-test
 
 build: packages-build ## Build the command and the recording libraries into target/stage
 	$(CARGO) build --release --locked -p memscope-cli
@@ -74,6 +74,9 @@ test-debian11: ## Run the core of the tests on Debian 11, the C library of many 
 
 test-aarch64: build ## Run the recording libraries built for aarch64 under emulation
 	python3 tests/aarch64/run.py --stage "$(STAGE)"
+
+test-aarch64-pages: wheel-aarch64 ## Run the command for aarch64 on a kernel with pages of 16 KiB, in an emulated machine; needs root
+	python3 tests/aarch64/large_pages.py "$(TARGET)/aarch64/stage"
 
 test-aarch64-torch: wheel-aarch64 ## Test the Python package for aarch64 with CPython and torch under emulation; takes half an hour, needs root
 	python3 tests/aarch64/run_torch.py "$(TARGET)"/aarch64/dist/*.whl

@@ -12,15 +12,19 @@ try:
 except ImportError:
     raise MemScopeError("to_pandas() needs pandas, which is not installed here: pip install pandas") from None
 
+#: Of frames without a row.
+_EVENT_COLUMNS = "id pid thread time event type device pool step block address size used stack name owner".split()
+_BLOCK_COLUMNS = "id pid device pool address size made freed thread made_step freed_step stack owner".split()
+
 
 def frame_of_events(batches: Iterator[EventBatch]) -> Any:
     """A row for each event."""
-    return _joined([_event_columns(batch) for batch in batches])
+    return _joined([_event_columns(batch) for batch in batches], _EVENT_COLUMNS)
 
 
 def frame_of_blocks(batches: Iterator[BlockBatch]) -> Any:
     """A row for each block."""
-    return _joined([_block_columns(batch) for batch in batches])
+    return _joined([_block_columns(batch) for batch in batches], _BLOCK_COLUMNS)
 
 
 def _event_columns(batch: EventBatch) -> Dict[str, Any]:
@@ -62,9 +66,9 @@ def _block_columns(batch: BlockBatch) -> Dict[str, Any]:
     }
 
 
-def _joined(parts: List[Dict[str, Any]]) -> Any:
+def _joined(parts: List[Dict[str, Any]], names: Sequence[str]) -> Any:
     if not parts:
-        return pandas.DataFrame()
+        return pandas.DataFrame(columns=list(names))
     return pandas.DataFrame({name: numpy.concatenate([part[name] for part in parts]) for name in parts[0]})
 
 

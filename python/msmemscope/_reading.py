@@ -20,10 +20,11 @@ def open(path: "Union[str, os.PathLike[str]]", pid: Optional[int] = None) -> "Ru
     """
     from .run import Run
 
-    recording = _native.Recording(os.fspath(path), pid)
+    recording = _native.Recording(os.fspath(path))
     for why in recording.unreadable:
         _recording._warn([why])
-    return Run(lambda: recording)
+    run = Run(lambda: recording)
+    return run if pid is None else run.process(pid)
 
 
 class record:

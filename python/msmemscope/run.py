@@ -45,6 +45,8 @@ _Thing = TypeVar("_Thing")
 Words = Union[None, str, int, Sequence[Union[str, int]]]
 #: Events in a batch: enough not to notice the batches, few enough for any memory.
 _BATCH = 1 << 16
+#: Places that a warning names.
+_DAMAGE_TOLD = 3
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class Process:
     events: int
     steps: Tuple[Step, ...]
     pools: Tuple[Pool, ...]
+    #: What could not be read: places where a file was cut off or overwritten.
+    damage: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class _Filter:
 def _several(key: str, value: Words) -> Tuple[Union[str, int], ...]:
     if value is None:
         return ()
-    items = (value,) if isinstance(value, (str, int)) else tuple(value)
+    items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
     for item in items:
         if not isinstance(item, (str, int)) or isinstance(item, bool):
             raise TypeError(f"{key} must be a str or an int, or several of them, not {type(item).__name__}")
@@ -147,6 +151,14 @@ def _numbers(value: Words) -> Tuple[int, ...]:
             raise ValueError(f"bad value {item!r} for step; allowed: numbers from 1 on")
         numbers.append(item)
     return tuple(numbers)
+
+
+def _whole(key: str, value: int, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{key} must be an int, not {type(value).__name__}")
+    if not least <= value < 1 << 63:
+        raise ValueError(f"bad value {value} for {key}; allowed: integers from {least}")
+    return value
 
 
 def _times(value: Tuple[Optional[float], Optional[float]]) -> Tuple[Optional[float], Optional[float]]:
@@ -197,7 +209,7 @@ class Events(_Chosen[Event]):
 
     def batches(self, size: int = _BATCH) -> Iterator[EventBatch]:
         """Columns of about `size` events at a time."""
-        return iter(self._recording().events(self._filter.words(), size))
+        return iter(self._recording().events(self._filter.words(), _whole("size", size, 1)))
 
     def to_pandas(self) -> Any:
         """A `DataFrame` with a row for each event. Needs pandas."""
@@ -226,7 +238,7 @@ class Blocks(_Chosen[Block]):
 
     def batches(self, size: int = _BATCH) -> Iterator[BlockBatch]:
         """Columns of about `size` blocks at a time."""
-        return iter(self._recording().blocks(self._filter.words(), size))
+        return iter(self._recording().blocks(self._filter.words(), _whole("size", size, 1)))
 
     def to_pandas(self) -> Any:
         """A `DataFrame` with a row for each block. Needs pandas."""
@@ -263,11 +275,15 @@ class Run:
 
     @property
     def processes(self) -> Tuple[Process, ...]:
-        """Each with its steps and pools. The first time, everything is read."""
+        """Each with its steps and pools. The first time, everything is read, and a warning says what cannot be."""
         if self._processes is None:
             recording = self._recording()
             told = enumerate(recording.processes())
             self._processes = tuple(_process(recording, place, *process) for place, process in told)
+            for process in self._processes:
+                if process.damage:
+                    what = "; ".join(process.damage[:_DAMAGE_TOLD]) + ("; …" if len(process.damage) > _DAMAGE_TOLD else "")
+                    warnings.warn(f"not all of '{process.path}' can be read: {what}", MemScopeWarning, stacklevel=2)
         return self._processes
 
     def process(self, pid: int) -> "Run":
@@ -298,7 +314,9 @@ class Run:
     def leaks(self, mstx_info: Optional[str] = None, start_index: int = 0) -> Leaks:
         """What is not given back, and whether it grows; with `mstx_info` what was allocated between two marks of this text, the
         first of them that of number `start_index`, and not freed by the third."""
-        return self._analyze(Leaks, "leaks", mstx_info=mstx_info, start_index=start_index)
+        if mstx_info is not None and not isinstance(mstx_info, str):
+            raise TypeError(f"mstx_info must be a str, not {type(mstx_info).__name__}")
+        return self._analyze(Leaks, "leaks", mstx_info=mstx_info, start_index=_whole("start_index", start_index, 0))
 
     def fluctuation(self) -> Fluctuation:
         """How memory goes up and down within steps, and what held it at the peak."""
@@ -329,7 +347,11 @@ class Run:
         """Memory that is allocated too early, freed too late, or idle. Nothing is written."""
         types = inefficient_type if inefficient_type is None or isinstance(inefficient_type, str) else ",".join(inefficient_type)
         return self._analyze(
-            Inefficient, "inefficient", mem_size=mem_size, inefficient_type=types, idle_threshold=idle_threshold
+            Inefficient,
+            "inefficient",
+            mem_size=_whole("mem_size", mem_size, 0),
+            inefficient_type=types,
+            idle_threshold=_whole("idle_threshold", idle_threshold, 1),
         )
 
     def oom(self, listed: Optional[int] = None) -> OutOfMemory:
@@ -388,9 +410,15 @@ class Run:
         names = ("process", "command", "device", "pool", "allocations", "frees", "peak bytes", "live bytes")
         head = "".join(f"<th>{name}</th>" for name in names)
         cells = "".join("<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows)
-        steps = f", {len(self.steps)} steps" if self.steps else ""
-        title = html.escape(f"{self.path}: {len(self.processes)} processes{steps}")
+        counts = [_counted(len(self.processes), "process", "processes")]
+        if self.steps:
+            counts.append(_counted(len(self.steps), "step", "steps"))
+        title = html.escape(f"{self.path}: {', '.join(counts)}")
         return f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
 
 
 def _cell(value: Union[str, int]) -> str:
@@ -402,7 +430,17 @@ def _process(recording: Recording, place: int, pid: int, command: str, path: str
     steps = tuple(Step(pid, *step) for step in seen["steps"])
     pools = tuple(Pool(pid, **pool) for pool in seen["pools"])
     return Process(
-        pid, command, os.fspath(path), exited, seen["start_ns"], seen["first_ns"], seen["last_ns"], seen["events"], steps, pools
+        pid=pid,
+        command=command,
+        path=os.fspath(path),
+        exited=exited,
+        start_ns=seen["start_ns"],
+        first_ns=seen["first_ns"],
+        last_ns=seen["last_ns"],
+        events=seen["events"],
+        steps=steps,
+        pools=pools,
+        damage=tuple(seen["damage"]),
     )
 
 

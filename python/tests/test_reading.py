@@ -177,6 +177,21 @@ class Reading(ReadingCase):
         with self.assertRaises(TypeError):
             events.filter(device=[1.5])  # type: ignore[list-item]
 
+    def test_wrong_arguments_are_named_with_what_is_allowed(self) -> None:
+        run = self.open("recording")
+        for call, kind, message in (
+            (lambda: run.events.filter(device=3.5), TypeError, "device must be a str or an int, or several of them, not float"),
+            (lambda: run.events.batches(0), ValueError, "bad value 0 for size; allowed: integers from 1"),
+            (lambda: run.blocks.batches("9"), TypeError, "size must be an int, not str"),
+            (lambda: run.leaks("check", -1), ValueError, "bad value -1 for start_index; allowed: integers from 0"),
+            (lambda: run.leaks(5), TypeError, "mstx_info must be a str, not int"),
+            (lambda: run.inefficient(mem_size=-1), ValueError, "bad value -1 for mem_size; allowed: integers from 0"),
+            (lambda: run.inefficient(idle_threshold=0), ValueError, "bad value 0 for idle_threshold; allowed: integers from 1"),
+            (lambda: msmemscope.open(self.places["recording"], pid=1), msmemscope.MemScopeError, "is of process 1; recorded: "),
+        ):  # type: Tuple[Any, Any, str]
+            with self.assertRaisesRegex(kind, message):
+                call()
+
     def test_blocks_know_their_beginning_and_end(self) -> None:
         for form in self.places:
             with self.subTest(form):
@@ -347,6 +362,12 @@ class Frames(ReadingCase):
         self.assertEqual((sizes.dtype, int(sizes.sum())), (numpy.uint64, sum(batch.size)))
         self.assertFalse(sizes.flags.owndata)
 
+    def test_frames_without_a_row_have_their_columns(self) -> None:
+        run = self.open("recording")
+        for chosen in (run.events, run.blocks):
+            none = chosen.filter(pool="ATB").to_pandas()
+            self.assertEqual((len(none), list(none.columns)), (0, list(chosen.to_pandas().columns)))
+
     def test_frames_have_a_row_for_each_event_and_block(self) -> None:
         for form in self.places:
             with self.subTest(form):
@@ -393,6 +414,48 @@ class Opening(RecordedCase):
             run = msmemscope.open(self.output)
         self.assertEqual([warning.category for warning in caught], [msmemscope.MemScopeWarning])
         self.assertEqual(len(run.leaks().growing), 1)
+
+    def test_what_is_cut_off_is_a_warning(self) -> None:
+        self.run_program(
+            """
+            import msmemscope
+            msmemscope.config(device="cpu", output=output, data_format="none")
+            msmemscope.start()
+            for _ in range(200_000):
+                bytearray(3_000)
+            msmemscope.stop()
+            """
+        )
+        (spool,) = glob.glob(os.path.join(self.output, "*", "spool", "events.spool"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual(msmemscope.open(self.output).processes[0].damage, ())
+        os.truncate(spool, os.path.getsize(spool) // 2)
+        with self.assertWarnsRegex(msmemscope.MemScopeWarning, "not all of '.*' can be read: lane 0: "):
+            (process,) = msmemscope.open(self.output).processes
+        self.assertTrue(process.damage)
+
+    def test_a_program_reads_all_it_has_recorded_while_it_goes_on(self) -> None:
+        ended = self.run_program(
+            """
+            import msmemscope
+            msmemscope.config(device="cpu", output=output, data_format="none")
+            msmemscope.start()
+            kept = [bytearray(3_000) for _ in range(20_000)]
+            msmemscope.stop()
+            run = msmemscope.open(output)
+            batches = run.events.filter(event="MALLOC").batches(1)
+            sizes = list(next(batches).size)
+            # What the last of them are in is filled and used again, several times.
+            for _ in range(200_000):
+                bytearray(5_000)
+            for batch in batches:
+                sizes += batch.size
+            (pool,) = run.pools
+            print(sizes.count(3_001), pool.live_bytes <= pool.peak_bytes)
+            """
+        )
+        self.assertEqual(ended.out.split(), ["20000", "True"])
 
     def test_the_keyboard_interrupts_reading(self) -> None:
         ended = self.run_program(

@@ -29,6 +29,8 @@ SETTINGS = ("v=1;run=7;brand=msmemscope;utc=0;hz=0;c=50;py=0;cpu=1;npu=0;level=1
             "steps=;max=0;format=0;log=0;watch=;dir=")
 
 
+# Return addresses with pointer authentication codes, as Ubuntu and others build everything.
+PROGRAMS = {"leaky": [], "signed": ["-mbranch-protection=standard"]}
 PYTHON_SETTINGS = SETTINGS.replace("py=0", "py=50")
 BYTES, KEPT = 300_000, 10
 
@@ -38,7 +40,7 @@ def run(*command, **options):
 
 
 def prepare(scratch):
-    """Builds libraries and program; returns where to build more, the program and the list of libraries to preload."""
+    """Builds libraries and programs; returns where to build more, and the list of libraries to preload."""
     packages = run(REPOSITORY / "scripts/packages", f"{COMPILER}:gcc-aarch64-linux-gnu", f"{EMULATOR}:qemu-user",
                    f"{LIBRARIES}/include/stdlib.h:libc6-dev-arm64-cross")
     if packages.returncode or not shutil.which(COMPILER) or not shutil.which(EMULATOR):
@@ -51,11 +53,11 @@ def prepare(scratch):
                 "-p", "memscope-preload", "-p", "memscope-preload-host", "-p", "memscope-attach", cwd=REPOSITORY,
                 env={**os.environ, "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER": COMPILER})
     assert built.returncode == 0, built.stderr
-    program = scratch / "leaky"
-    compiled = run(COMPILER, "-g", "-O1", "-pthread", "-o", program, REPOSITORY / "tests/aarch64/leaky.c")
-    assert compiled.returncode == 0, compiled.stderr
+    for program, flags in PROGRAMS.items():
+        compiled = run(COMPILER, "-g", "-O1", "-pthread", *flags, "-o", scratch / program, REPOSITORY / "tests/aarch64/leaky.c")
+        assert compiled.returncode == 0, compiled.stderr
     libraries = directory / TARGET / "preload"
-    return directory, program, f"{libraries}/libascend_kernel_hook.so:{libraries}/libmsmemscope_host.so"
+    return directory, f"{libraries}/libascend_kernel_hook.so:{libraries}/libmsmemscope_host.so"
 
 
 def check_stubs(directory):
@@ -72,7 +74,7 @@ def check_stubs(directory):
 def check(stage, program, libraries, scratch, *arguments):
     """One run, bare and recorded: the same to the program, and every event is in the export, with its stack."""
     bare = run(EMULATOR, "-L", LIBRARIES, program, *arguments)
-    output = scratch / f"output{'-'.join(arguments)}"
+    output = scratch / "-".join(["output", program.name, *arguments])
     output.mkdir()
     recorded = run(EMULATOR, "-L", LIBRARIES, "-E", f"MSMEMSCOPE_RECORD={SETTINGS}{output}", "-E", f"LD_PRELOAD={libraries}",
                    program, *arguments)
@@ -138,13 +140,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="aarch64-", dir=stage.parent) as scratch:
         scratch = pathlib.Path(scratch)
         try:
-            directory, program, libraries = prepare(scratch)
+            directory, libraries = prepare(scratch)
         except system.Unavailable as why:
             print(f"SKIPPED aarch64: {why}")
             return 0
         print(f"passed  aarch64 entry stubs: {check_stubs(directory)}")
-        for arguments in ((), ("kill",)):
-            print(f"passed  aarch64 {' '.join(arguments) or 'to its end'}: {check(stage, program, libraries, scratch, *arguments)}")
+        for program, *arguments in (["leaky"], ["leaky", "kill"], ["signed"]):
+            print(f"passed  aarch64 {' '.join([program, *arguments])}: {check(stage, scratch / program, libraries, scratch, *arguments)}")
         try:
             system.check()
         except system.Unavailable as why:

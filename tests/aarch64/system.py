@@ -27,7 +27,7 @@ MAGIC = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x0
 MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
 
 
-def _extract(release, architecture, packages, directory):
+def extract(release, architecture, packages, directory):
     """Unpacks packages and what they depend on; nothing of them is run."""
     settings = [line for line in debian11.answer_of("apt-config", "dump", "Acquire").splitlines() if "Proxy" in line]
     debian11.answer_of(
@@ -49,12 +49,12 @@ def make():
     STAMP.unlink(missing_ok=True)
     shutil.rmtree(ROOT, ignore_errors=True)
     CACHE.mkdir(parents=True, exist_ok=True)
-    _extract(RELEASE, "arm64", PACKAGES, ROOT)
+    extract(RELEASE, "arm64", PACKAGES, ROOT)
     if not (ROOT / "usr/bin/cc").exists():
         # Made by a script of the package.
         (ROOT / "usr/bin/cc").symlink_to("gcc")
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-        _extract(EMULATOR_RELEASE, "amd64", ["qemu-user"], scratch)
+        extract(EMULATOR_RELEASE, "amd64", ["qemu-user"], scratch)
         shutil.copy2(pathlib.Path(scratch) / "usr/bin/qemu-aarch64", EMULATOR)
     STAMP.write_text(json.dumps(wanted))
 

@@ -3,7 +3,8 @@
 
     tests/newest/run.py dist/msmemscope-*.whl [TEST ...]
 
-Makes the root of such a system in .cache/newest (a minute, once) and enters it, which needs root. Not part of `make test`.
+Makes the root of such a system in .cache/newest (a minute, once) and enters it, which needs root. Runs the tests that depend on the
+interpreter, or those that are named (`discover`: all). Not part of `make test`, but of what a submission must pass.
 """
 
 import importlib.util
@@ -15,9 +16,18 @@ import subprocess
 import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-_SPEC = importlib.util.spec_from_file_location("debian11", REPOSITORY / "tests/debian11/run.py")
-debian11 = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(debian11)
+
+
+def script(name, path):
+    """Another script, as a module."""
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+debian11 = script("debian11", "tests/debian11/run.py")
+python_tests = script("python_tests", "python/tests/run.py")
 
 PYTHON = "python3.14"
 RELEASE = "sid"
@@ -59,7 +69,7 @@ def main():
     path = shlex.quote(f"/mnt/{pathlib.Path(wheel).resolve().relative_to(REPOSITORY)}")
     program = (
         f"{PYTHON} -m venv /tmp/venv && /tmp/venv/bin/pip install --quiet --no-index {path} && cd /mnt/python/tests && "
-        f"PYTHONDONTWRITEBYTECODE=1 /tmp/venv/bin/python -m unittest {' '.join(map(shlex.quote, tests or ['discover', '-q']))}"
+        f"PYTHONDONTWRITEBYTECODE=1 /tmp/venv/bin/python -m unittest {' '.join(map(shlex.quote, tests or python_tests.OF_INTERPRETER))}"
     )
     steps = [
         "set -eu", f"mount --bind {root} {root}", f"mount --bind {here} {there}", f"mount --rbind /dev {root}/dev",

@@ -61,7 +61,8 @@ impl Workshop {
         let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
         let output = self.path(name);
         // As distributions build for the processor, whose compilers keep frame pointers on aarch64 and on x86-64 do not.
-        let frame_pointers = if cfg!(target_arch = "aarch64") { "-fno-omit-frame-pointer" } else { "-fomit-frame-pointer" };
+        let frame_pointers =
+            if cfg!(target_arch = "aarch64") { "-fno-omit-frame-pointer" } else { "-fomit-frame-pointer" };
         let answer = Command::new(compiler)
             // With every call and allocation that is written.
             .args(["-O1", "-g", frame_pointers, "-fno-optimize-sibling-calls", "-fno-builtin", "-pthread"])

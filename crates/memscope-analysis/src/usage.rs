@@ -17,6 +17,8 @@ pub struct UsageTally {
     watches: Vec<Watch>,
     /// The block a thread allocated in its newest event, if that was an allocation.
     newest: FxHashMap<u32, BlockId>,
+    /// Nothing was traced at the last event: what was allocated since is left out.
+    untraced: bool,
 }
 
 /// The use of one pool of one device.
@@ -196,8 +198,12 @@ impl TraceSink for UsageTally {
                 for watch in &mut self.watches {
                     watch.see(event, state);
                 }
-                self.feed(event);
+                self.untraced = state.untraced_after.is_some();
+                if !state.is_untraced(event.block.id) {
+                    self.feed(event);
+                }
             }
+            TraceEvent::Alive(event) if self.untraced => self.feed(event),
             TraceEvent::Note(note) => {
                 for watch in &mut self.watches {
                     watch.see_moment(&note.at, state);

@@ -51,6 +51,26 @@ fn a_step_ends_with_its_range_or_with_the_trace() {
     assert_eq!(total(&usage, PointInTime::StepEnd(2)), Some((126, 5)));
 }
 
+#[test]
+fn what_is_allocated_while_nothing_is_traced_counts_when_it_is_alive_as_tracing_begins() {
+    let mut spool = SpoolBuilder::new();
+    spool.process(7, 1).config("cpu=1;mode=1;dir=/tmp");
+    let lane = spool.lane(7);
+    spool.alloc(lane, 1, 0x10, 1, 0).alloc(lane, 2, 0x20, 2, 0).free(lane, 3, 0x20, 0);
+    spool.system(lane, 10, SystemKind::StartTrace, 0).alloc(lane, 11, 0x30, 4, 0).alloc(lane, 12, 0x40, 8, 0);
+    spool.system(lane, 20, SystemKind::StopTrace, 0).alloc(lane, 21, 0x50, 16, 0).alloc(lane, 22, 0x60, 32, 0);
+    spool.free(lane, 23, 0x50, 0).free(lane, 24, 0x40, 0);
+    let mut again = spool.clone();
+    let once = usage(&mut spool, &[]);
+    assert_eq!(total(&once, PointInTime::Peak), Some((13, 3)));
+    assert_eq!(total(&once, PointInTime::End), Some((5, 2)));
+    again.system(lane, 30, SystemKind::StartTrace, 0).alloc(lane, 31, 0x70, 64, 0).free(lane, 32, 0x60, 0);
+    again.system(lane, 40, SystemKind::StopTrace, 0).alloc(lane, 41, 0x80, 128, 0);
+    let twice = usage(&mut again, &[]);
+    assert_eq!(total(&twice, PointInTime::Peak), Some((101, 4)));
+    assert_eq!(total(&twice, PointInTime::End), Some((69, 3)));
+}
+
 /// A Python program: `<module>` of the script is node 1, a function of it 2, an import before it 3, `atexit` 4.
 fn python() -> (SpoolBuilder, memscope_testkit::LaneNumber) {
     let mut spool = SpoolBuilder::new();

@@ -193,6 +193,10 @@ fn without_stacks_one_is_told_how_to_get_them() {
 fn a_mistyped_command_is_not_run_as_a_program() {
     let root = recorded(1);
     refused(&["tpo", path(&root)], &["no command 'tpo'", "did you mean 'top'", "msmemscope -- 'tpo'"]);
+    refused(
+        &["leaks", path(&root)],
+        &["'leaks' is an analysis", "msmemscope analyze ", " leaks. ", "msmemscope -- 'leaks'"],
+    );
     refused(&["flamegrap", "--at=end", path(&root)], &["did you mean 'flamegraph'"]);
     refused(&["top", "/nowhere"], &["'/nowhere' is no directory", "with -- before it"]);
     refused(

@@ -326,6 +326,7 @@ impl Ledger {
             owners: &self.owners,
             steps: &self.steps,
             chosen: !self.stopped,
+            untraced_after: None,
             books: &self.books,
         }
     }

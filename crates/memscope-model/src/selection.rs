@@ -122,6 +122,12 @@ impl Gate {
         self.span.is_none() || self.tracing
     }
 
+    /// While nothing is traced: the newest block that was announced.
+    #[inline]
+    pub(crate) fn untraced_after(&self) -> Option<BlockId> {
+        (!self.tracing && self.steps.is_none()).then_some(self.announced)
+    }
+
     #[inline]
     pub(crate) fn select(&self, event: &BlockEvent) -> Selection {
         if self.open { Selection::Chosen } else { self.select_outside(event) }

@@ -1,5 +1,5 @@
 //! What is known at a moment of a trace.
-use crate::{AccessedBlock, Block, DevAddr, Device, HostAddr, Names, Owners, Pool, PoolUsage, Stacks, Steps};
+use crate::{AccessedBlock, Block, BlockId, DevAddr, Device, HostAddr, Names, Owners, Pool, PoolUsage, Stacks, Steps};
 use std::cmp::Reverse;
 
 /// Everything a sink may ask besides the event itself.
@@ -11,6 +11,9 @@ pub struct State<'s> {
     pub steps: &'s Steps,
     /// Now is within what the user chose to see: between `start` and `stop`, and in one of the steps chosen.
     pub chosen: bool,
+    /// While nothing is traced, before `start` or after `stop`: blocks newer than this are of no interest to the user, unless
+    /// they are alive when tracing begins, and so announced by [`crate::TraceEvent::Alive`].
+    pub untraced_after: Option<BlockId>,
     pub(crate) books: &'s dyn Books,
 }
 
@@ -24,6 +27,12 @@ pub(crate) trait Books {
 }
 
 impl State<'_> {
+    /// Whether the user has not chosen to see this block, so far.
+    #[inline]
+    pub fn is_untraced(&self, block: BlockId) -> bool {
+        self.untraced_after.is_some_and(|announced| block > announced)
+    }
+
     /// Gives each live block to `visit`, in no order.
     pub fn for_each_live(&self, visit: &mut dyn FnMut(&Block)) {
         self.books.for_each_live(visit);

@@ -244,6 +244,22 @@ fn one_span_is_read_as_if_there_were_no_other() {
 }
 
 #[test]
+fn what_is_alive_at_the_end_is_of_what_was_traced() {
+    let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
+    spool.process(31, 1).config("cpu=1;mode=1;dir=/tmp");
+    let lane = spool.lane(31);
+    spool.alloc(lane, 1, 0x10, 1, 0).system(lane, 2, SystemKind::StartTrace, 0);
+    spool.alloc(lane, 3, 0x20, 2, 0).alloc(lane, 4, 0x30, 4, 0).system(lane, 5, SystemKind::StopTrace, 0);
+    spool.alloc(lane, 6, 0x40, 8, 0).free(lane, 7, 0x30, 0).free(lane, 8, 0x999, 0).alloc(lane, 9, 0x50, 16, 0);
+    spool.write(root.path()).unwrap();
+    let run = opened(root.path());
+    let overview = run.processes[0].overview(&mut go_on).unwrap();
+    let (pool, rest) = overview.pools.split_first().unwrap();
+    assert_eq!((pool.allocations, pool.frees, pool.peak_bytes, pool.live_bytes), (2, 1, 7, 3));
+    assert!(rest.is_empty());
+}
+
+#[test]
 fn whoever_breaks_off_gets_no_answer() {
     let root = tempfile::tempdir().unwrap();
     let run = opened(&training(root.path()));

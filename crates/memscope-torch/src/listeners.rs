@@ -73,7 +73,8 @@ impl Listeners {
         // SAFETY: the caller's. What is not initialised is written and not read.
         unsafe {
             if (*this).are_there {
-                return Listeners::add_to_others(&mut *this, new, callback);
+                let needs = [callback.needs_inputs, callback.needs_outputs, callback.needs_ids];
+                return (*this).add_to_others(new, needs);
             }
             (&raw mut (*this).first).write((&raw mut (*this).in_place).cast());
             (&raw mut (*this).number).write(1);
@@ -90,7 +91,8 @@ impl Listeners {
     }
 
     #[cold]
-    unsafe fn add_to_others(&mut self, new: Listener, callback: &Callback) -> Added {
+    #[inline(never)]
+    unsafe fn add_to_others(&mut self, new: Listener, [inputs, outputs, ids]: [bool; 3]) -> Added {
         // SAFETY: the vector has so many, and room for so many.
         unsafe {
             if slice::from_raw_parts(self.first, self.number as usize).contains(&new) {
@@ -102,9 +104,9 @@ impl Listeners {
             self.first.add(self.number as usize).write(new);
         }
         self.number += 1;
-        self.needs_inputs |= callback.needs_inputs;
-        self.needs_outputs |= callback.needs_outputs;
-        self.needs_ids |= callback.needs_ids;
+        self.needs_inputs |= inputs;
+        self.needs_outputs |= outputs;
+        self.needs_ids |= ids;
         Added::Done
     }
 

@@ -35,6 +35,8 @@ pub struct Decomposition {
     step_ends: Vec<(u32, TimestampNs)>,
     /// After the newest event.
     chosen: bool,
+    /// Nothing was traced at the last event: what was allocated since is left out.
+    untraced: bool,
     last_time: TimestampNs,
 }
 
@@ -296,8 +298,15 @@ impl TraceSink for Decomposition {
             (TraceEvent::Note(note), Some(watch)) => watch.see_moment(&note.at, state),
             _ => {}
         }
-        if let TraceEvent::Memory(event) = event {
-            self.block(event, state);
+        match event {
+            TraceEvent::Memory(event) => {
+                self.untraced = state.untraced_after.is_some();
+                if !state.is_untraced(event.block.id) {
+                    self.block(event, state);
+                }
+            }
+            TraceEvent::Alive(event) if self.untraced => self.block(event, state),
+            _ => {}
         }
         self.last_time = at.time;
         ControlFlow::Continue(())

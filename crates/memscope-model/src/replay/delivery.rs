@@ -77,8 +77,8 @@ impl Delivery {
 
     #[inline]
     pub(super) fn state<'s>(&'s self, books: &'s dyn state::Books, stacks: &'s Stacks, names: &'s Names) -> State<'s> {
-        let chosen = self.gate.is_open();
-        State { stacks, names, owners: &self.owners, steps: &self.steps, chosen, books }
+        let (chosen, untraced_after) = (self.gate.is_open(), self.gate.untraced_after());
+        State { stacks, names, owners: &self.owners, steps: &self.steps, chosen, untraced_after, books }
     }
 
     #[inline]

@@ -70,17 +70,14 @@ fn is_open() -> bool {
 
 /// torch asks who listens to a call: the answer is an object, for which there is room.
 pub(crate) unsafe extern "C" fn asked(room: usize, scope: u8) -> Next {
-    let original = match StepCallbacks::ORIGINAL.address() {
-        0 => {
-            // SAFETY: torch's own room.
-            unsafe { Listeners::none_at(room) };
-            unchanged as *const () as usize
-        }
-        original => original,
-    };
+    let original = StepCallbacks::ORIGINAL.address();
+    if original == 0 {
+        // SAFETY: torch's own room.
+        unsafe { Listeners::none_at(room) };
+        return Next::jump(unchanged as *const () as usize);
+    }
     if !is_open() {
-        set_gate_later();
-        return Next::jump(original);
+        return shut(original);
     }
     // What is called within an operator that is recorded is part of it.
     if scope != FUNCTION as u8 || aten::is_called_inside(room) {
@@ -95,8 +92,9 @@ unsafe extern "C" fn unchanged(room: usize) -> usize {
 
 #[cold]
 #[inline(never)]
-fn set_gate_later() {
+fn shut(original: usize) -> Next {
     set_gate();
+    Next::jump(original)
 }
 
 /// torch has put its answer there.

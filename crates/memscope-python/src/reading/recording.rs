@@ -97,6 +97,7 @@ impl Recording {
         dict.set_item("first_ns", overview.first_time.0)?;
         dict.set_item("last_ns", overview.last_time.0)?;
         dict.set_item("events", overview.events)?;
+        dict.set_item("damage", &overview.damage)?;
         let steps = overview.steps.iter().map(|step| (step.number, step.begin.0, step.end.map(|end| end.0)));
         dict.set_item("steps", steps.collect::<Vec<_>>())?;
         let pools = overview.pools.iter().map(|pool| {

@@ -1,4 +1,5 @@
 //! What can be said of a process as a whole.
+use crate::report::words;
 use memscope_analysis::StepSpans;
 use memscope_model::{
     Action, BlockEvent, Device, Moment, Outcome, Pool, Selection, State, StepSource, TimestampNs, TraceEvent, TraceSink,
@@ -18,6 +19,8 @@ pub struct Overview {
     pub steps: Vec<StepOverview>,
     /// In the order of their first event.
     pub pools: Vec<PoolOverview>,
+    /// What could not be read.
+    pub damage: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +41,7 @@ pub struct PoolOverview {
     pub allocated_bytes: u64,
     pub peak_bytes: u64,
     pub peak_time: TimestampNs,
-    /// After the last event.
+    /// After the last event, of what was traced.
     pub live_bytes: u64,
 }
 
@@ -63,6 +66,7 @@ impl Tally {
             step_source: outcome.steps.source(),
             steps: steps.map(|span| StepOverview { number: span.number, begin: span.begin, end: span.end }).collect(),
             pools: self.pools,
+            damage: outcome.damage.iter().map(words::damage).collect(),
         }
     }
 
@@ -92,9 +96,19 @@ impl Tally {
         &mut self.pools[self.last_pool]
     }
 
-    fn memory(&mut self, event: &BlockEvent) {
+    fn memory(&mut self, event: &BlockEvent, state: &State<'_>) {
+        if state.is_untraced(event.block.id) {
+            return;
+        }
         let usage = self.pool(event.block.device, event.block.pool);
-        usage.live_bytes = event.used;
+        // What is allocated while nothing is traced is no part of it.
+        usage.live_bytes = match event.action {
+            Action::Free if state.untraced_after.is_some() && event.matched => {
+                usage.live_bytes.saturating_sub(event.block.size)
+            }
+            Action::Free if state.untraced_after.is_some() => usage.live_bytes,
+            _ => event.used,
+        };
         if event.selection == Selection::NotChosen {
             return;
         }
@@ -115,7 +129,7 @@ impl Tally {
 impl TraceSink for Tally {
     fn event(&mut self, event: &TraceEvent<'_>, state: &State<'_>) -> ControlFlow<()> {
         match event {
-            TraceEvent::Memory(event) => self.memory(event),
+            TraceEvent::Memory(event) => self.memory(event, state),
             TraceEvent::Alive(event) => self.see(&event.at),
             TraceEvent::Note(note) if note.chosen => self.see(&note.at),
             _ => {}

@@ -9,7 +9,7 @@ pub mod resident_size;
 mod run;
 pub mod summary;
 mod tables;
-mod words;
+pub(crate) mod words;
 
 pub use analyses::Analyses;
 pub use process::ProcessReport;

@@ -33,7 +33,7 @@ pub fn of_run(batch: &Batch, recording: &Path, written_to: &Path) -> Vec<String>
     lines.extend(unrecorded_lines(&unrecorded));
     // The answer before what it can be checked with.
     let layout = Layout::stderr(PREFIX);
-    lines.extend(by_peak.iter().take(PROCESSES_SHOWN).flat_map(|report| tables::of_analyses(report, &layout)));
+    lines.extend(findings(&by_peak, &layout));
     lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &layout)));
     let files: Vec<&Path> = by_peak.iter().flat_map(|report| &report.files).map(|file| file.as_path()).collect();
     match files.len() {
@@ -60,8 +60,7 @@ pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
         }
         lines.extend(rest_line(&by_peak, output));
         lines.extend(unrecorded_lines(&unrecorded));
-        let told = by_peak.iter().take(PROCESSES_SHOWN);
-        lines.extend(told.flat_map(|report| tables::of_analyses(report, &Layout::stdout())));
+        lines.extend(findings(&by_peak, &Layout::stdout()));
         lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &Layout::stdout())));
         return lines;
     }
@@ -74,6 +73,17 @@ pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
     }
     lines.extend(unrecorded_lines(&unrecorded));
     lines
+}
+
+/// What analyses found, of the largest processes.
+fn findings(by_peak: &[&ProcessReport], layout: &Layout) -> Vec<String> {
+    match by_peak {
+        [alone] => tables::of_analyses(alone, layout),
+        several => {
+            let told = several.iter().take(PROCESSES_SHOWN);
+            told.flat_map(|report| tables::of_analyses_among_others(report, layout)).collect()
+        }
+    }
 }
 
 /// What holds for all.
@@ -182,7 +192,9 @@ pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
 fn nothing_chosen(reports: &[ProcessReport]) -> Option<String> {
     let mut reasons = reports.iter().map(|report| report.outcome.nothing_chosen.as_ref());
     let first = reasons.next()??;
-    reasons.all(|reason| reason.is_some()).then(|| words::nothing_chosen(first))
+    reasons
+        .all(|reason| reason.is_some())
+        .then(|| words::nothing_chosen(first, reports.iter().all(|report| report.attached)))
 }
 
 fn headline(batch: &Batch, unrecorded: usize) -> String {

@@ -2,7 +2,7 @@
 use memscope_model::{Damage, NothingChosen, Problem, RowPlace, STEP_TEXT, StopReason, Stopped};
 use std::io;
 
-pub(super) fn damage(damage: &Damage) -> String {
+pub(crate) fn damage(damage: &Damage) -> String {
     match damage {
         Damage::Spool(damage) => damage.to_string(),
         Damage::Row { file, row: RowPlace::Line(line), why } => format!("{}, line {line}: {why}", file.display()),
@@ -50,7 +50,8 @@ pub(super) fn stopped(stopped: Stopped) -> String {
     }
 }
 
-pub(super) fn nothing_chosen(why: &NothingChosen) -> String {
+/// `attached`: the program itself has begun its recording, without the command.
+pub(super) fn nothing_chosen(why: &NothingChosen, attached: bool) -> String {
     let list = |chosen: &[u64]| {
         let numbers: Vec<String> = chosen.iter().map(u64::to_string).collect();
         numbers.join(",")
@@ -64,6 +65,7 @@ pub(super) fn nothing_chosen(why: &NothingChosen) -> String {
         NothingChosen::OtherSteps { chosen } => {
             format!("none of the steps of --steps={} came while tracing", list(chosen))
         }
+        NothingChosen::NeverStarted if attached => "nothing was traced: the program never called start()".to_owned(),
         NothingChosen::NeverStarted => {
             "nothing was traced: --collect-mode=deferred leaves it to the program, and it never called start()"
                 .to_owned()
