@@ -10,14 +10,12 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 STAGE := $(TARGET)/stage
 DEMO := $(TARGET)/demo
 SIM := $(TARGET)/sim
-# Names a user may have in a script; the recording library does the work of all of them.
-EMPTY_LIBRARIES := libascend_mstx_hook.so libleaks_ascend_hal_hook.so libatb_abi_0_hook.so libatb_abi_1_hook.so
 
 # The preloaded libraries have no std: they are never compiled in one go with crates whose features bring it in.
 PRELOADED := -p memscope-preload -p memscope-preload-host -p memscope-attach
 NOT_PRELOADED := --exclude memscope-preload --exclude memscope-preload-host --exclude memscope-attach
 
-.PHONY: build demo test test-python test-python-newest test-frameworks test-programs test-debian11 test-aarch64 sim bench install wheel fuzz check clean packages-build packages-test
+.PHONY: build demo test test-python test-python-newest test-frameworks test-programs test-debian11 test-aarch64 test-aarch64-pages test-aarch64-torch sim bench install wheel wheel-aarch64 fuzz check clean packages-build packages-test
 
 build: packages-build ## Build the command and the recording libraries into target/stage
 	$(CARGO) build --release --locked -p memscope-cli
@@ -25,15 +23,8 @@ build: packages-build ## Build the command and the recording libraries into targ
 	$(MAKE) --no-print-directory install PREFIX=$(STAGE) BUILT=1
 
 install: $(if $(BUILT),,build) ## Install into PREFIX/bin, PREFIX/lib64, PREFIX/libexec and PREFIX/share
-	install -d "$(PREFIX)/lib64"
 	scripts/install-command "$(TARGET)/release/msmemscope" "$(PREFIX)"
-	install -m 755 "$(TARGET)/preload/libascend_kernel_hook.so" "$(TARGET)/preload/libmsmemscope_host.so" \
-	    "$(TARGET)/preload/libmsmemscope_attach.so" "$(PREFIX)/lib64/"
-	cc -shared -nostdlib -fPIC -fplt -fno-builtin -Wl,-soname,libmsmemscope_probe.so -o "$(PREFIX)/lib64/libmsmemscope_probe.so" \
-	    crates/memscope-attach/probe.c
-	for name in $(EMPTY_LIBRARIES); do \
-	    cc -shared -nostdlib -Wl,-soname,$$name -x c /dev/null -o "$(PREFIX)/lib64/$$name"; \
-	done
+	scripts/install-libraries "$(TARGET)/preload" "$(PREFIX)"
 	install -d "$(PREFIX)/share/man/man1" "$(PREFIX)/share/bash-completion/completions" \
 	    "$(PREFIX)/share/zsh/site-functions" "$(PREFIX)/share/fish/vendor_completions.d"
 	"$(PREFIX)/bin/msmemscope" man > "$(PREFIX)/share/man/man1/msmemscope.1"
@@ -49,6 +40,9 @@ demo: build ## Record a small program with a leak and show where it comes from
 
 wheel: build ## Build the Python package, command and recording libraries inside, into dist/
 	scripts/wheel "$(STAGE)"
+
+wheel-aarch64: ## Build the Python package for aarch64 on another processor, into target/aarch64/dist/
+	scripts/wheel-aarch64 "$(TARGET)"
 
 test: packages-test build sim ## Run every test but those of the other targets
 	scripts/check-layers
@@ -81,6 +75,12 @@ test-debian11: ## Run the core of the tests on Debian 11, the C library of many 
 test-aarch64: build ## Run the recording libraries built for aarch64 under emulation
 	python3 tests/aarch64/run.py --stage "$(STAGE)"
 
+test-aarch64-pages: wheel-aarch64 ## Run the command for aarch64 on a kernel with pages of 16 KiB, in an emulated machine; needs root
+	python3 tests/aarch64/large_pages.py "$(TARGET)/aarch64/stage"
+
+test-aarch64-torch: wheel-aarch64 ## Test the Python package for aarch64 with CPython and torch under emulation; takes half an hour, needs root
+	python3 tests/aarch64/run_torch.py "$(TARGET)"/aarch64/dist/*.whl
+
 sim: packages-build ## Build the simulated CANN into target/sim
 	CARGO_TARGET_DIR="$(SIM)" sim/build.sh
 
@@ -88,6 +88,9 @@ bench: wheel sim ## Measure cost against the bare run and against peers
 	python3 bench/run.py
 
 fuzz: ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)
+	mkdir -p fuzz/corpus/object_file "$(DEMO)"
+	cc -g -O1 -o "$(DEMO)/leaky" demo/leaky.c
+	(printf '\20\20\0\0\0\0\0\0' && cat "$(DEMO)/leaky") > fuzz/corpus/object_file/program
 	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=60; done
 
 packages-build:

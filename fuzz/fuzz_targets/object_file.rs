@@ -3,11 +3,13 @@
 use libfuzzer_sys::fuzz_target;
 use memscope_symbols::Symbolizer;
 
-fuzz_target!(|data: (Vec<u8>, u64)| {
+// The file comes last, as it is: `make fuzz` begins with a real one.
+fuzz_target!(|data: (u64, &[u8])| {
+    let (address, bytes) = data;
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), &data.0).unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
     let mut symbolizer = Symbolizer::with_debug_directories(Vec::new());
-    for offset in [data.1, data.1 & 0xffff, 1, u64::MAX] {
+    for offset in [address, address & 0xffff, 1, u64::MAX] {
         symbolizer.c_frames(file.path(), &[], offset);
     }
 });

@@ -463,6 +463,8 @@ class Opening(RecordedCase):
         ended = self.run_program(
             """
 import msmemscope, os, signal, sys, threading, time
+# Whoever runs the tests in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 msmemscope.config(device="cpu", output=output, data_format="csv")
 msmemscope.start()
 kept = [bytes(100) for _ in range(300_000)]

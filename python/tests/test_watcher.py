@@ -1,8 +1,14 @@
 """Blocks to be watched: what is allowed, and what is said of the rest."""
 
+import json
+import os
+import subprocess
+import sys
 import unittest
 
 from recorded import RecordedCase
+
+COMMAND = os.path.join(os.path.dirname(sys.executable), "msmemscope")
 
 #: A tensor as far as the watcher asks it, on memory that is there.
 TENSOR = """
@@ -102,6 +108,22 @@ watcher.watch(view, name="view")
 watcher.remove(view.data_ptr(), length=(2 * 16 + 3 * 2 + 1) * 4)
 """
         self.run_program(program)
+
+    def test_bytes_are_kept_up_to_the_limit_that_config_has_and_then_check_sums(self) -> None:
+        program = TENSOR + """
+msmemscope.config(device="cpu", output=output, watch=",nothing,full-content", watch_max_bytes="200")
+msmemscope.start()
+watcher.watch(tensor, name="first")
+watcher.watch(Tensor(), name="second")
+msmemscope.stop()
+msmemscope.wait()
+"""
+        self.run_program(program)
+        done = subprocess.run([COMMAND, "analyze", self.output, "watch", "--json"], stdout=subprocess.PIPE, check=True)
+        (process,) = [process["watch"] for process in json.loads(done.stdout)["processes"] if "watch" in process]
+        # Each has 128 bytes: the second does not fit any more, and is watched all the same.
+        self.assertEqual([(problem["problem"], problem["value"]) for problem in process["problems"]], [("budget", 200)])
+        self.assertEqual([block["name"] for block in process["blocks"]], ["first", "second"])
 
     def test_a_thousand_blocks_and_no_more_at_once(self) -> None:
         program = TENSOR + BEGIN + """

@@ -287,7 +287,8 @@ def streams(site, abi):
     # The driver hands out freed memory to whoever asks for it: an allocation outside of operators is one of any stream.
     kinds = {"one": "early_allocation,late_deallocation,temporary_idleness", "two": "late_deallocation"}
     expect_equal("blocks held for nothing", [(pointer(int(report[name], 16)), kinds[name]) for name in kinds], held)
-    reports = [analyze(site.stage, [source], "inefficient")[0]["inefficient"] for source in (under.output, process.files[str(DEVICE)])]
+    sources = (under.output, process.files[str(DEVICE)])
+    reports = [analyze(site.stage, [source], "inefficient")[0]["inefficient"] for source in sources]
     expect_equal("report of the file", reports[0], reports[1])
     return f"{len(starts)} operators on two streams"
 

@@ -33,9 +33,9 @@ def observe(words, output, variables=None, status=None):
     """As [`record`], of a command that records into `output`, or a program that records itself; it may end in one way only."""
     unwanted = ("LD_PRELOAD", "PYTHONPATH", "LD_LIBRARY_PATH", "ASCEND_HOME_PATH")
     inherited = {name: value for name, value in os.environ.items() if name not in unwanted}
-    # A group of its own, so that the ranks of a run that hangs end with it.
+    # A group of its own, so that the ranks of a run that hangs end with it; frameworks leave files where they run.
     child = subprocess.Popen(words, env=inherited | (variables or {}), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+                             stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, cwd=output.parent)
     try:
         printed, messages = child.communicate(timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:

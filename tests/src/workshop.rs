@@ -60,9 +60,12 @@ impl Workshop {
     pub fn compile_as(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
         let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
         let output = self.path(name);
+        // As distributions build for the processor, whose compilers keep frame pointers on aarch64 and on x86-64 do not.
+        let frame_pointers =
+            if cfg!(target_arch = "aarch64") { "-fno-omit-frame-pointer" } else { "-fomit-frame-pointer" };
         let answer = Command::new(compiler)
-            // Without frame pointers, as distributions build; but with every call and allocation that is written.
-            .args(["-O1", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-builtin", "-pthread"])
+            // With every call and allocation that is written.
+            .args(["-O1", "-g", frame_pointers, "-fno-optimize-sibling-calls", "-fno-builtin", "-pthread"])
             .args(["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"])
             .arg(program_source(source))
             .args(flags)

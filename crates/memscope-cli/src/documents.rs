@@ -62,7 +62,7 @@ fn man_view_options() -> String {
         let letters = option.shorts.iter().map(|letter| format!("\\fB\\-{letter}\\fR, ")).collect::<String>();
         let value = option.value.map_or(String::new(), |value| format!("=\\fI{}\\fR", value.placeholder));
         let commands: Vec<&str> =
-            SUB_COMMANDS.iter().filter(|spec| spec.options.contains(&option.id)).map(|spec| spec.name).collect();
+            SUB_COMMANDS.iter().filter(|spec| spec.takes(option.id)).map(|spec| spec.name).collect();
         let help = format!("{} ({})", option.help, commands.join(", ")).replace('-', "\\-");
         text.push_str(&format!(".TP\n{letters}\\fB\\-\\-{}\\fR{value}\n{help}\n", option.names[0]));
     }
@@ -199,8 +199,8 @@ fn sub_command(spec: &'static SubCommandSpec, brand: Brand, purpose: Purpose) ->
             _ => operand.value_hint(ValueHint::DirPath),
         });
     }
-    for id in spec.options {
-        command = command.arg(argument(options::option(*id), purpose));
+    for option in spec.options() {
+        command = command.arg(argument(option, purpose));
     }
     command
 }

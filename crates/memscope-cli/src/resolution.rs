@@ -83,17 +83,26 @@ impl Resolution {
 /// `--` before it.
 fn refuse_mistyped_command(words: &ProgramWords, brand: Brand) -> Result<(), UsageError> {
     let typed = words.program.to_string_lossy();
-    let Some(meant) = options::mistyped_sub_command(&typed).filter(|_| !words.protected) else { return Ok(()) };
-    let behind = words.arguments.iter().find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
-    if behind.is_some_and(|path| holds_recording(Path::new(path))) {
-        let (typed, command) = (quoted(&words.program), brand.name());
-        return Err(UsageError::MistypedCommand { typed, meant: meant.name, command });
+    let analysis = Kind::from_word(&typed);
+    let meant = options::mistyped_sub_command(&typed);
+    if words.protected || (analysis.is_none() && meant.is_none()) {
+        return Ok(());
     }
-    Ok(())
+    let behind = words.arguments.iter().find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
+    let Some(recording) = behind.filter(|path| holds_recording(Path::new(path))) else { return Ok(()) };
+    let (typed, command) = (quoted(&words.program), brand.name());
+    Err(match (analysis, meant) {
+        (Some(analysis), _) => {
+            let (analysis, recording) = (analysis.word(), quoted(recording));
+            UsageError::AnalysisAsCommand { typed, analysis, recording, command }
+        }
+        (None, Some(meant)) => UsageError::MistypedCommand { typed, meant: meant.name, command },
+        (None, None) => return Ok(()),
+    })
 }
 
 fn foreign_to_runs(option: &GivenOption) -> UsageError {
-    let of = |spec: &&SubCommandSpec| spec.options.contains(&option.id);
+    let of = |spec: &&SubCommandSpec| spec.takes(option.id);
     let commands: Vec<&str> = SUB_COMMANDS.iter().filter(of).map(|spec| spec.name).collect();
     UsageError::ViewOption { option: option.spelling.clone(), commands: commands.join(", ") }
 }
@@ -105,8 +114,8 @@ fn sub_command(
     draft: &Draft,
     brand: Brand,
 ) -> Result<Intent, UsageError> {
-    if let Some(foreign) = given.iter().find(|option| !spec.options.contains(&option.id)) {
-        let allowed: Vec<String> = spec.options.iter().map(|id| options::option(*id).spelling()).collect();
+    if let Some(foreign) = given.iter().find(|option| !spec.takes(option.id)) {
+        let allowed: Vec<String> = spec.options().map(options::OptionSpec::spelling).collect();
         let option = foreign.spelling.clone();
         return Err(UsageError::ForeignOption { option, command: spec.name, allowed: allowed.join(", ") });
     }

@@ -1,8 +1,10 @@
 //! `analyze fluctuation` and `analyze decompose` on recordings made to order, and on the files exported from them.
+mod command_line;
+
+use command_line::{refused, text};
 use memscope_testkit::{Space, SpoolBuilder, SystemKind};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
 
 const MIB: u64 = 1 << 20;
 const RUNTIME: u32 = 7;
@@ -53,26 +55,6 @@ fn recorded(analysis: u8) -> tempfile::TempDir {
 
 fn path(root: &tempfile::TempDir) -> &str {
     root.path().to_str().unwrap()
-}
-
-fn run(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_msmemscope")).args(words).output().unwrap()
-}
-
-fn text(words: &[&str]) -> String {
-    let output = run(words);
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn refused(words: &[&str], parts: &[&str]) {
-    let output = run(words);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{words:?}: {told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
-    for part in parts {
-        assert!(told.contains(part), "{words:?}: {part}: {told}");
-    }
 }
 
 /// What is said of one pool or device, from its heading to the next.

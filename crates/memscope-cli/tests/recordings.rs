@@ -2,6 +2,7 @@
 #![allow(clippy::print_stderr, reason = "which tests were skipped is part of the result")]
 use memscope_testkit::{Protection, Space, SpoolBuilder, StopReason, SystemKind};
 use memscope_usage::{HOST_PEAK, LogWriter, ProcessMemory, UsageSample};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -435,6 +436,27 @@ fn an_export_elsewhere_leaves_the_recording_as_it_was() {
         std::fs::remove_dir_all(&output_dir).unwrap();
     }
     assert_eq!(files_in(root.path()), before);
+}
+
+#[test]
+fn an_export_elsewhere_says_where_its_files_are() {
+    let root = tempfile::tempdir().unwrap();
+    for pid in 31..36 {
+        let mut spool = SpoolBuilder::new();
+        spool.process(pid, 1);
+        host_blocks("c=20;py=0;cpu=1;npu=0;dir=/tmp")(&mut spool);
+        spool.write(&root.path().join(format!("msmemscope_{pid}_20251203091122_ascend"))).unwrap();
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let told = |words: &[&OsStr]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_msmemscope"));
+        String::from_utf8(command.arg("export").arg(root.path()).args(words).output().unwrap().stderr).unwrap()
+    };
+    let below = |directory: &Path| format!("10 files below {}\n", directory.display());
+    let there = told(&["-o".as_ref(), elsewhere.path().as_os_str()]);
+    assert!(there.contains(&below(elsewhere.path())), "{there}");
+    let beside = told(&[]);
+    assert!(beside.contains(&below(root.path())), "{beside}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `top`, `tree`, `flamegraph` and `diff` on recordings made to order.
+mod command_line;
+
+use command_line::{refused, run, text};
 use memscope_testkit::{LaneNumber, Space, SpoolBuilder, SystemKind};
 use std::path::Path;
-use std::process::{Command, Output};
 
 const TORCH: &str = "/opt/lib/python3.11/site-packages/torch/nn.py";
 const MIB: u64 = 1 << 20;
@@ -35,26 +37,6 @@ fn recorded(kept: u64) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     training(root.path(), 31, kept);
     root
-}
-
-fn run(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_msmemscope")).args(words).output().unwrap()
-}
-
-fn text(words: &[&str]) -> String {
-    let output = run(words);
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn refused(words: &[&str], parts: &[&str]) {
-    let output = run(words);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{words:?}: {told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
-    for part in parts {
-        assert!(told.contains(part), "{words:?}: {part}: {told}");
-    }
 }
 
 fn path(root: &tempfile::TempDir) -> &str {
@@ -211,6 +193,10 @@ fn without_stacks_one_is_told_how_to_get_them() {
 fn a_mistyped_command_is_not_run_as_a_program() {
     let root = recorded(1);
     refused(&["tpo", path(&root)], &["no command 'tpo'", "did you mean 'top'", "msmemscope -- 'tpo'"]);
+    refused(
+        &["leaks", path(&root)],
+        &["'leaks' is an analysis", "msmemscope analyze ", " leaks. ", "msmemscope -- 'leaks'"],
+    );
     refused(&["flamegrap", "--at=end", path(&root)], &["did you mean 'flamegraph'"]);
     refused(&["top", "/nowhere"], &["'/nowhere' is no directory", "with -- before it"]);
     refused(

@@ -76,7 +76,10 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Missing(what) => f.write_str(what),
-            Problem::NoDevice { events } => write!(f, "{events} events belong to no device and were not written"),
+            Problem::NoDevice { events } => write!(
+                f,
+                "{events} events, such as operators of torch, belong to none of the recorded devices: they are in no file"
+            ),
             Problem::Unpaired { files, table, counts } => write!(
                 f,
                 "{files}: {} rows are in table {table} because MindStudio Insight cannot pair them: {counts}",

@@ -9,6 +9,7 @@
 //! What it is not: it opens no file in the target process and knows neither threads nor hooks.
 #![cfg_attr(not(any(test, feature = "decode")), no_std)]
 
+mod choices;
 #[cfg(any(test, feature = "decode"))]
 pub mod decode;
 pub mod encode;

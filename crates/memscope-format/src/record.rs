@@ -1,4 +1,5 @@
 //! The vocabulary of the spool: what a record can say.
+use crate::choices::choices;
 
 /// The low two bits of a record's first byte.
 pub mod kind {
@@ -57,42 +58,24 @@ impl Protection {
     }
 }
 
-/// The functions of host memory that can run out of it. The numbers are those of the C table, too.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum HostCall {
-    Malloc = 0,
-    Calloc = 1,
-    Realloc = 2,
-    Reallocarray = 3,
-    PosixMemalign = 4,
-    AlignedAlloc = 5,
-    Memalign = 6,
-    Valloc = 7,
-    Pvalloc = 8,
-    Mmap = 9,
-    Mremap = 10,
+choices! {
+    /// The functions of host memory that can run out of it. The numbers are those of the C table, too.
+    HostCall {
+        Malloc = 0,
+        Calloc = 1,
+        Realloc = 2,
+        Reallocarray = 3,
+        PosixMemalign = 4,
+        AlignedAlloc = 5,
+        Memalign = 6,
+        Valloc = 7,
+        Pvalloc = 8,
+        Mmap = 9,
+        Mremap = 10,
+    }
 }
 
 impl HostCall {
-    pub const ALL: [HostCall; 11] = [
-        HostCall::Malloc,
-        HostCall::Calloc,
-        HostCall::Realloc,
-        HostCall::Reallocarray,
-        HostCall::PosixMemalign,
-        HostCall::AlignedAlloc,
-        HostCall::Memalign,
-        HostCall::Valloc,
-        HostCall::Pvalloc,
-        HostCall::Mmap,
-        HostCall::Mremap,
-    ];
-
-    pub fn from_code(code: u8) -> Option<HostCall> {
-        HostCall::ALL.get(code as usize).copied()
-    }
-
     /// As its header spells it.
     pub fn name(self) -> &'static str {
         match self {
@@ -111,61 +94,35 @@ impl HostCall {
     }
 }
 
-/// Who hands out device memory. Each has addresses of its own: the same number in two spaces is two blocks.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Space {
-    /// The driver, by address (`halMemAlloc`).
-    Driver = 0,
-    /// The driver, by handle of physical memory (`halMemCreate`).
-    DriverHandle = 1,
-    /// Host memory registered for the device (`aclrtHostRegisterV2`).
-    Registered = 2,
-    /// torch_npu's caching allocator.
-    PtaCaching = 3,
-    /// torch_npu's workspace allocator.
-    PtaWorkspace = 4,
-    /// ATB's context workspace.
-    Atb = 5,
-    /// MindSpore's pool.
-    MindSpore = 6,
-    /// Storages of tensors on the host, by torch (`c10::alloc_cpu`). They lie in host memory, which is recorded as well.
-    TensorStorage = 7,
-}
-
-impl Space {
-    pub const ALL: [Space; 8] = [
-        Space::Driver,
-        Space::DriverHandle,
-        Space::Registered,
-        Space::PtaCaching,
-        Space::PtaWorkspace,
-        Space::Atb,
-        Space::MindSpore,
-        Space::TensorStorage,
-    ];
-
-    pub fn from_code(code: u8) -> Option<Space> {
-        Space::ALL.get(code as usize).copied()
+choices! {
+    /// Who hands out device memory. Each has addresses of its own: the same number in two spaces is two blocks.
+    Space {
+        /// The driver, by address (`halMemAlloc`).
+        Driver = 0,
+        /// The driver, by handle of physical memory (`halMemCreate`).
+        DriverHandle = 1,
+        /// Host memory registered for the device (`aclrtHostRegisterV2`).
+        Registered = 2,
+        /// torch_npu's caching allocator.
+        PtaCaching = 3,
+        /// torch_npu's workspace allocator.
+        PtaWorkspace = 4,
+        /// ATB's context workspace.
+        Atb = 5,
+        /// MindSpore's pool.
+        MindSpore = 6,
+        /// Storages of tensors on the host, by torch (`c10::alloc_cpu`). They lie in host memory, which is recorded as well.
+        TensorStorage = 7,
     }
-}
 
-/// What a `SYSTEM` record is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum SystemKind {
-    AclInit = 0,
-    AclFinalize = 1,
-    StartTrace = 2,
-    StopTrace = 3,
-    Step = 4,
-    SetDevice = 5,
-}
-
-impl SystemKind {
-    pub fn from_code(code: u8) -> Option<SystemKind> {
-        use SystemKind::{AclFinalize, AclInit, SetDevice, StartTrace, Step, StopTrace};
-        [AclInit, AclFinalize, StartTrace, StopTrace, Step, SetDevice].get(code as usize).copied()
+    /// What a `SYSTEM` record is about.
+    SystemKind {
+        AclInit = 0,
+        AclFinalize = 1,
+        StartTrace = 2,
+        StopTrace = 3,
+        Step = 4,
+        SetDevice = 5,
     }
 }
 
@@ -281,78 +238,38 @@ macro_rules! from_numbers {
 }
 from_numbers!(PhysicalDevice, LogicalDevice, SpaceDevice);
 
-/// Which side of a kernel's launch a record is about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Phase {
-    Start = 0,
-    End = 1,
-}
-
-impl Phase {
-    pub fn from_code(code: u8) -> Option<Phase> {
-        [Phase::Start, Phase::End].get(code as usize).copied()
+choices! {
+    /// Which side of a kernel's launch a record is about.
+    Phase {
+        Start = 0,
+        End = 1,
     }
-}
 
-/// What is done to memory, as far as it is known.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum AccessMode {
-    Unknown = 0,
-    Read = 1,
-    Write = 2,
-}
-
-impl AccessMode {
-    pub fn from_code(code: u8) -> Option<AccessMode> {
-        [AccessMode::Unknown, AccessMode::Read, AccessMode::Write].get(code as usize).copied()
+    /// What is done to memory, as far as it is known.
+    AccessMode {
+        Unknown = 0,
+        Read = 1,
+        Write = 2,
     }
-}
 
-/// Whose tensor is accessed; decides what its type and format codes are called.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum TensorOwner {
-    AtbOperator = 0,
-    AtbKernel = 1,
-}
-
-impl TensorOwner {
-    pub fn from_code(code: u8) -> Option<TensorOwner> {
-        [TensorOwner::AtbOperator, TensorOwner::AtbKernel].get(code as usize).copied()
+    /// Whose tensor is accessed; decides what its type and format codes are called.
+    TensorOwner {
+        AtbOperator = 0,
+        AtbKernel = 1,
     }
-}
 
-/// Where a label stands in the text of an owner. On each level but the last, one label counts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum LabelLevel {
-    Framework = 0,
-    Component = 1,
-    Process = 2,
-    Detail1 = 3,
-    Detail2 = 4,
-    /// The user's own, as deep as they are nested.
-    User = 5,
-    /// Not in the text: what the thread is about (`forward`, `backward`, `optimizer`), from which readers conclude what memory
-    /// is for.
-    Phase = 6,
-}
-
-impl LabelLevel {
-    pub const ALL: [LabelLevel; 7] = [
-        LabelLevel::Framework,
-        LabelLevel::Component,
-        LabelLevel::Process,
-        LabelLevel::Detail1,
-        LabelLevel::Detail2,
-        LabelLevel::User,
-        LabelLevel::Phase,
-    ];
-
-    pub fn from_code(code: u8) -> Option<LabelLevel> {
-        LabelLevel::ALL.get(code as usize).copied()
+    /// Where a label stands in the text of an owner. On each level but the last, one label counts.
+    LabelLevel {
+        Framework = 0,
+        Component = 1,
+        Process = 2,
+        Detail1 = 3,
+        Detail2 = 4,
+        /// The user's own, as deep as they are nested.
+        User = 5,
+        /// Not in the text: what the thread is about (`forward`, `backward`, `optimizer`), from which readers conclude what memory
+        /// is for.
+        Phase = 6,
     }
 }
 

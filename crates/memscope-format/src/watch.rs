@@ -7,6 +7,7 @@ pub use checksum::Checksum;
 #[cfg(any(test, feature = "decode"))]
 pub use contents::Contents;
 
+use crate::choices::choices;
 use crate::layout::WINDOW_HEADER_SIZE;
 
 /// Beside the spool's other files; it is made when bytes are kept for the first time.
@@ -20,25 +21,6 @@ pub mod watch_flags {
     pub const BLOCKING: u8 = 2;
     /// All outputs are watched because the operator has none of the number that was asked for.
     pub const NO_SUCH_OUTPUT: u8 = 4;
-}
-
-macro_rules! choices {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $code:literal,)* })*) => {
-        $($(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[repr(u8)]
-        pub enum $name {
-            $($(#[$variant_meta])* $variant = $code,)*
-        }
-
-        impl $name {
-            pub const ALL: &'static [$name] = &[$($name::$variant),*];
-
-            pub fn from_code(code: u8) -> Option<$name> {
-                $name::ALL.get(code as usize).copied()
-            }
-        })*
-    };
 }
 
 choices! {

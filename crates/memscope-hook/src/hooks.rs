@@ -1,6 +1,6 @@
 //! The table of a library's hooks.
 
-/// All hooks of a library, one line each. There are six kinds, in this order; each may be left out.
+/// All hooks of a library, one line each. There are seven kinds, in this order; each may be left out.
 ///
 /// ```text
 /// memscope_hook::hooks! {
@@ -17,6 +17,9 @@
 ///     // A C++ function whose original may throw: began(arguments, Entry) -> Next, ended(answer, token, Entry) -> answer, and
 ///     // where it is to be seen that it throws, thrown().
 ///     around { Execute is _ZN3atb6Runner7ExecuteEv(runner: usize), in ATB => atb::execute, atb::executed; }
+///     // A C++ function of one argument that returns an object, and is called so often that it has a gate: while that word holds
+///     // an address, calls go straight there. Else began(room for the object, argument) -> Next, ended(the same room) -> room.
+///     gated { Callbacks is _ZN2at12getCallbacksEi(scope: u8), in TORCH, by GATE => torch::asked, torch::answered; }
 ///     // implementation(arguments) for two values of the first one; everything else goes straight on to the original.
 ///     chosen { prctl(option: c_int, value: usize) -> c_int, in LIBC, for SECCOMP, TSC => sandbox::prctl; }
 ///     // Exported, and in front of nothing.
@@ -135,6 +138,10 @@ macro_rules! hooks {
             $around_as:ident is $around:ident($($around_argument:ident: $around_type:ty),* $(,)?),
                 in $around_place:expr => $around_by:path $(, $around_then:path $(, $around_thrown:path)?)?;
         )* })?
+        $(gated { $(
+            $gated_as:ident is $gated:ident($gated_argument:ident: $gated_type:ty),
+                in $gated_place:expr, by $gate:path => $gated_by:path, $gated_then:path;
+        )* })?
         $(chosen { $(
             $chosen:ident($($chosen_argument:ident: $chosen_type:ty),* $(,)?) -> $chosen_answer:ty,
                 in $chosen_place:expr, for $chosen_first:expr, $chosen_second:expr => $chosen_by:path;
@@ -188,6 +195,14 @@ macro_rules! hooks {
         )*)?
         $($(
             $crate::function! {
+                $gated_as is $gated($gated_argument: $gated_type), by $Original, in $gated_place
+            }
+            const _: () = {
+                $crate::typed_gated!($gated($gated_argument: $gated_type) => $gated_by, $gated_then, $gate);
+            };
+        )*)?
+        $($(
+            $crate::function! {
                 $chosen($($chosen_argument: $chosen_type),*) -> $chosen_answer, by $Original, in $chosen_place
             }
             const _: () = {
@@ -227,6 +242,7 @@ macro_rules! hooks {
             $($( ($plain::NAME, $plain::ORIGINAL), )*)?
             $($( ($wrapped::NAME, $wrapped::ORIGINAL), )*)?
             $($( ($around_as::NAME, $around_as::ORIGINAL), )*)?
+            $($( ($gated_as::NAME, $gated_as::ORIGINAL), )*)?
             $($( ($chosen::NAME, $chosen::ORIGINAL), )*)?
         ];
 
@@ -236,6 +252,7 @@ macro_rules! hooks {
                 $($( stringify!($plain), "\0", )*)?
                 $($( stringify!($wrapped), "\0", )*)?
                 $($( stringify!($around), "\0", )*)?
+                $($( stringify!($gated), "\0", )*)?
                 $($( stringify!($chosen), "\0", )*)?
                 $($( stringify!($own), "\0", )*)?
             );

@@ -154,6 +154,32 @@ pub fn is_inside(place: usize) -> bool {
     }
 }
 
+/// Whether a call that is about to be made, by a frame that has `place`, is made within an operator that has begun. "No" also where
+/// the place is so close that its frame may be the one the operator's own call is made by, which then was left by a jump.
+#[inline(always)]
+pub fn is_called_inside(place: usize) -> bool {
+    const SAME_FRAME: usize = 512;
+    // SAFETY: as above.
+    unsafe {
+        let open = &(*slot::current()).operator;
+        open.place != 0 && open.place.wrapping_sub(place) > SAME_FRAME && is_within(place, open.place, open.word)
+    }
+}
+
+/// The calling thread asks who listens to a call, and has been told at this place of its stack.
+pub fn note_question(place: usize) {
+    // SAFETY: the slot is the thread's own.
+    unsafe { (*slot::current()).question = place };
+}
+
+/// Whether the calling thread has asked just that of this call, whose object is then in the same frame or the next.
+pub fn was_question_of(call: usize) -> bool {
+    const NEAR: usize = 16 << 10;
+    // SAFETY: the slot is the thread's own.
+    let place = unsafe { core::mem::take(&mut (*slot::current()).question) };
+    place.abs_diff(call) < NEAR
+}
+
 /// An operator begins, and gets its number, 0 if nothing can be recorded. `text` is its name, asked for once in each lane;
 /// `tensors` says what it is given.
 #[inline]
@@ -168,7 +194,6 @@ pub fn begin<T: AsRef<[u8]>>(
     let mut sequence = 0;
     let entry = if is_wanted { guard.python_only() } else { guard.no_stack() };
     record(entry, 1, |lane, ticks, stack| {
-        sequence = lane.operators().map_or(0, LaneOperators::number);
         if !define(lane, ticks, name, text) || (is_wanted && !tell_stream(lane, ticks, handle)) {
             lane.writer.lose(1);
             return;
@@ -294,7 +319,7 @@ mod tests {
         let open = OpenOperator { place: outer, word: 9, sequence: 3, name: 5, flags: 1 };
         // SAFETY: the slot is this thread's.
         unsafe { (*slot::current()).operator = open };
-        assert!(is_inside(inner));
+        assert!(is_inside(inner) && !is_called_inside(inner) && is_called_inside(inner - 4096));
         assert_eq!(ending(inner), None);
         assert_eq!(ending(outer), Some(Begun { sequence: 3, name: 5, flags: 1 }));
         assert!(!is_inside(inner) && ending(outer).is_none());

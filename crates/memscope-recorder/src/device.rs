@@ -17,6 +17,8 @@ pub(crate) struct Devices {
     visible_are_noted: AtomicBool,
     /// One more than the last total of each pool on each device; 0 if it said nothing yet.
     totals: [[AtomicU64; DEVICES]; Space::ALL.len()],
+    /// The devices on which torch's pool has said something, a bit each.
+    of_torch: AtomicU64,
 }
 
 impl Devices {
@@ -64,6 +66,16 @@ pub fn pool_total(guard: &Guard<'_>, space: Space, device: SpaceDevice, total: u
             known.store(total.wrapping_add(1), Relaxed);
         }
     });
+    if let (Space::PtaCaching, 0..u64::BITS, Some(process)) = (space, device.0, process::current()) {
+        process.devices.of_torch.fetch_or(1 << device.0, Relaxed);
+    }
+}
+
+/// The devices on which torch's pool has memory, a bit each, as the program numbers them: those that torch is set up for in this very
+/// process, and not in the one it was forked from.
+#[inline(always)]
+pub fn devices_of_torch() -> u64 {
+    process::current().map_or(0, |process| process.devices.of_torch.load(Relaxed))
 }
 
 /// A pool that tells each of its heaps took one.

@@ -53,6 +53,8 @@ pub struct Slot {
     pub(crate) last_stream: usize,
     /// The outermost operator of torch that is at work on this thread.
     pub(crate) operator: OpenOperator,
+    /// Where torch was told last who listens to a call, for [`crate::aten`].
+    pub(crate) question: usize,
 }
 
 /// Bytes reserved in the thread-local block by the assembly of each architecture.
@@ -413,14 +415,22 @@ impl Drop for KernelLaunch<'_> {
 ///
 /// # Safety
 /// `place` is on the calling thread's stack.
+#[inline(always)]
 pub(crate) unsafe fn is_within(place: usize, outer: usize, word: usize) -> bool {
     /// So close above a live frame there is stack; further away the kernel is asked first.
     const NEAR: usize = 16 << 10;
     let distance = outer.wrapping_sub(place);
     distance <= SAME_STACK
-        && (distance <= NEAR || memscope_sys::is_readable(outer))
+        && (distance <= NEAR || is_readable_far_away(outer))
         // SAFETY: the word can be read, as was just made sure.
         && unsafe { *(outer as *const usize) } == word
+}
+
+/// Out of the way, so that who asks nearby needs no registers for it.
+#[cold]
+#[inline(never)]
+fn is_readable_far_away(place: usize) -> bool {
+    memscope_sys::is_readable(place)
 }
 
 #[cfg(test)]

@@ -22,6 +22,11 @@ pub enum UsageError {
          {command} -- {typed} …"
     )]
     MistypedCommand { typed: String, meant: &'static str, command: &'static str },
+    #[error(
+        "{typed} is an analysis, not a command; write: {command} analyze {recording} {analysis}. A program of that name is run \
+         with: {command} -- {typed} …"
+    )]
+    AnalysisAsCommand { typed: String, analysis: &'static str, recording: String, command: &'static str },
     #[error("{option} belongs to a command that reads a recording: {commands}")]
     ViewOption { option: String, commands: String },
     #[error("{option} takes two values in 'diff' only, not in '{command}'")]

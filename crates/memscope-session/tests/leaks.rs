@@ -138,6 +138,31 @@ fn of_a_run_of_no_time_it_is_not_said_that_nothing_grows() {
     assert_eq!(brief, "");
 }
 
+/// Whoever looks at the report after a run wants to know, steps or not.
+#[test]
+fn without_steps_the_report_after_a_run_names_the_line_that_grows_or_says_that_none_does() {
+    const MILLISECOND: u64 = 1_000_000;
+    let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
+    let lane = script(&mut spool);
+    for number in 1..=100 {
+        spool.alloc(lane, number * MILLISECOND, 0x10_0000 + number * 64, 64, 3);
+    }
+    let brief = lines(&written(&mut spool, root.path()), &Wishes::default(), Detail::Brief);
+    let mut told = brief.lines();
+    let headline = told.next().unwrap_or_default();
+    assert!(headline.starts_with("leaks: 1 call site grows, over the time of the run"), "{brief}");
+    assert!(told.next().is_some_and(|row| row.starts_with("  grows   cpu HOST: 6.2 KiB in 100 blocks")), "{brief}");
+    assert!(told.next().is_some_and(|row| row.contains("/me/train.py: keep")), "{brief}");
+    assert_eq!(told.next(), None, "{brief}");
+    let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());
+    let lane = script(&mut spool);
+    for number in 1..=100 {
+        spool.alloc(lane, number * MILLISECOND, 0x1000, 64, 3).free(lane, number * MILLISECOND + 9, 0x1000, 0);
+    }
+    let brief = lines(&written(&mut spool, root.path()), &Wishes::default(), Detail::Brief);
+    assert_eq!(brief.trim_end(), "leaks: nothing grows over the time of the run");
+}
+
 #[test]
 fn lines_name_what_grows_first_and_after_a_run_whether_anything_does() {
     let (root, mut spool) = (tempfile::tempdir().unwrap(), SpoolBuilder::new());

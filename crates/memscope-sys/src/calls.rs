@@ -203,6 +203,35 @@ pub fn limit(which: Limit) -> Result<u64, Errno> {
     Ok(limit[0])
 }
 
+/// Bytes of a page: some kernels for aarch64 have larger ones than the 4 KiB that our files are laid out in.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn page_size() -> usize {
+    4096
+}
+
+/// As above.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn page_size() -> usize {
+    use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" {
+        fn getauxval(kind: u64) -> u64;
+    }
+    const AT_PAGESZ: u64 = 6;
+    if SIZE.load(Relaxed) == 0 {
+        // SAFETY: reads what the kernel gave the process; this is always among it.
+        SIZE.store(unsafe { getauxval(AT_PAGESZ) } as usize, Relaxed);
+    }
+    SIZE.load(Relaxed)
+}
+
+/// From the beginning of the page that `start` is in, an address or an offset, as the kernel asks for it: the beginning, and how much
+/// longer the range then is.
+fn page_of(start: usize, page_size: usize) -> (usize, usize) {
+    let before = start & (page_size - 1);
+    (start - before, before)
+}
+
 const PROT_NONE: usize = 0;
 const PROT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
@@ -240,12 +269,13 @@ pub(crate) fn map_unlocked(length: usize) -> Result<NonNull<u8>, Errno> {
 pub fn map_anonymous_at(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
     const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
     let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    let (wanted, before) = page_of(address.as_ptr() as usize, page_size());
+    let length = before + length;
     // SAFETY: a new mapping overlaps nothing, wherever it is.
     unsafe {
-        let start =
-            result(syscall6(nr::MMAP, [address.as_ptr() as usize, length, PROT_READ_WRITE, flags, usize::MAX, 0]))?;
+        let start = result(syscall6(nr::MMAP, [wanted, length, PROT_READ_WRITE, flags, usize::MAX, 0]))?;
         match NonNull::new(start as *mut u8) {
-            Some(found) if found == address => Ok(()),
+            Some(_) if start == wanted => Ok(()),
             Some(elsewhere) => {
                 unmap(elsewhere, length);
                 Err(Errno::EEXIST)
@@ -257,9 +287,10 @@ pub fn map_anonymous_at(address: NonNull<u8>, length: usize) -> Result<(), Errno
 
 /// Maps `length` bytes of the file at `offset`, shared, readable and writable.
 pub fn map_file(fd: Fd, offset: u64, length: usize) -> Result<NonNull<u8>, Errno> {
+    let (offset, before) = page_of(offset as usize, page_size());
     // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-    let raw = unsafe { syscall6(nr::MMAP, [0, length, PROT_READ_WRITE, MAP_SHARED, fd.0 as usize, offset as usize]) };
-    NonNull::new(result(raw)? as *mut u8).ok_or(Errno::EINVAL)
+    let raw = unsafe { syscall6(nr::MMAP, [0, before + length, PROT_READ_WRITE, MAP_SHARED, fd.0 as usize, offset]) };
+    NonNull::new((result(raw)? + before) as *mut u8).ok_or(Errno::EINVAL)
 }
 
 /// Unmaps memory that one of the functions above mapped.
@@ -267,22 +298,27 @@ pub fn map_file(fd: Fd, offset: u64, length: usize) -> Result<NonNull<u8>, Errno
 /// # Safety
 /// Nothing may use the range any more.
 pub unsafe fn unmap(address: NonNull<u8>, length: usize) {
-    // SAFETY: the caller vouches that the range is ours and unused.
-    unsafe { syscall6(nr::MUNMAP, [address.as_ptr() as usize, length, 0, 0, 0, 0]) };
+    let (start, before) = page_of(address.as_ptr() as usize, page_size());
+    // SAFETY: the caller vouches that the range is ours and unused; what is before it in its page was mapped with it.
+    unsafe { syscall6(nr::MUNMAP, [start, before + length, 0, 0, 0, 0]) };
 }
 
 /// Asks the kernel to hand a forked child zeroes instead of a copy of this range.
 pub fn wipe_on_fork(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
     const MADV_WIPEONFORK: usize = 18;
-    // SAFETY: the advice changes nothing in this process.
-    result(unsafe { syscall6(nr::MADVISE, [address.as_ptr() as usize, length, MADV_WIPEONFORK, 0, 0, 0]) }).map(drop)
+    advise(address, length, MADV_WIPEONFORK)
 }
 
 /// Keeps this range from forked children.
 pub fn dont_fork(address: NonNull<u8>, length: usize) -> Result<(), Errno> {
     const MADV_DONTFORK: usize = 10;
-    // SAFETY: the advice changes nothing in this process.
-    result(unsafe { syscall6(nr::MADVISE, [address.as_ptr() as usize, length, MADV_DONTFORK, 0, 0, 0]) }).map(drop)
+    advise(address, length, MADV_DONTFORK)
+}
+
+fn advise(address: NonNull<u8>, length: usize, advice: usize) -> Result<(), Errno> {
+    let (start, before) = page_of(address.as_ptr() as usize, page_size());
+    // SAFETY: what is advised above changes nothing in this process.
+    result(unsafe { syscall6(nr::MADVISE, [start, before + length, advice, 0, 0, 0]) }).map(drop)
 }
 
 /// Whether the calling thread runs on its alternative signal stack; `None` if the program forbids the question.
@@ -431,6 +467,17 @@ pub fn is_readable(address: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_begins_with_the_page_it_is_in() {
+        assert_eq!(page_of(0x7f00_1000, 4096), (0x7f00_1000, 0));
+        assert_eq!(page_of(0x7f01_3000, 0x1_0000), (0x7f01_0000, 0x3000));
+        assert_eq!(page_of(0, 0x1_0000), (0, 0));
+        let fresh = map_anonymous(1).unwrap();
+        assert_eq!(page_of(fresh.as_ptr() as usize, page_size()).1, 0);
+        // SAFETY: nobody has seen it.
+        unsafe { unmap(fresh, 1) };
+    }
 
     #[test]
     fn readable_tells_mapped_from_unmapped() {

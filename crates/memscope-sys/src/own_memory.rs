@@ -53,11 +53,10 @@ pub fn map_own(length: usize) -> Result<NonNull<u8>, Errno> {
 /// the program's own.
 pub fn has_room_for(length: usize) -> bool {
     const MARGIN: u64 = 32 << 20;
-    const PAGE: u64 = 4096;
     match calls::limit(calls::Limit::AddressSpace) {
         Ok(u64::MAX) => true,
         Ok(limit) => {
-            let left = mapped_pages().map_or(0, |pages| limit.saturating_sub(pages * PAGE));
+            let left = mapped_pages().map_or(0, |pages| limit.saturating_sub(pages * calls::page_size() as u64));
             left >= length as u64 + MARGIN.min(limit / 8)
         }
         // Who may not ask is not told that there is a limit.

@@ -5,19 +5,19 @@ use core::ffi::c_void;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Callback {
-    start: *const c_void,
-    end: *const c_void,
+    pub(crate) start: *const c_void,
+    pub(crate) end: *const c_void,
     sampling: f64,
     scopes: [bool; 10],
-    needs_inputs: bool,
-    needs_outputs: bool,
-    needs_ids: bool,
+    pub(crate) needs_inputs: bool,
+    pub(crate) needs_outputs: bool,
+    pub(crate) needs_ids: bool,
 }
 
 const _: () = assert!(size_of::<Callback>() == 40 && core::mem::offset_of!(Callback, needs_inputs) == 34);
 
 /// Of `at::RecordScope`: calls of the dispatcher, and ranges that are no operators.
-const FUNCTION: usize = 0;
+pub const FUNCTION: usize = 0;
 
 /// Ends a call: `void (const at::RecordFunction &, at::ObserverContext *)`.
 pub type End = unsafe extern "C" fn(call: usize, context: usize);

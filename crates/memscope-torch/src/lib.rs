@@ -9,6 +9,9 @@
 //! Nothing here calls an operator, allocates, or changes an object: the program is the same with and without it. Fields are
 //! read and accessors not called, because those of tensors copy what is shared lazily, or throw.
 //!
+//! torch makes an object for each call as long as anybody listens. Whoever is asked for the [`listeners`] of a call in torch's
+//! place is spared the calls that are made within others.
+//!
 //! The caller's duties: to find torch's functions, to register [`callback`] once, and to remember what [`operator::Facts`]
 //! were found of a schema, for they are looked up once for each operator.
 #![cfg_attr(not(test), no_std)]
@@ -16,6 +19,7 @@
 pub mod callback;
 pub mod check;
 pub mod layout;
+pub mod listeners;
 mod memory;
 pub mod operator;
 mod record_function;

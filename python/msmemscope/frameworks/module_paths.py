@@ -107,8 +107,10 @@ def _after(module: Any, args: Any, *more: Any) -> None:
         return
     try:
         stack = _running.stack
-        place = next((place for place in range(len(stack) - 1, -1, -1) if stack[place][0] == id(module)), None)
-        if place is None:
+        place = len(stack) - 1
+        while place >= 0 and stack[place][0] != id(module):
+            place -= 1
+        if place < 0:
             return
         _unwind(place)
         if place == 0 and len(more) == 2 and _Seen.inputs is not None:

@@ -34,13 +34,13 @@ def addresses(tensor: Any, depth: int = 0) -> Sequence[int]:
 def tensors_in(value: Any, depth: int = 0) -> Iterator[Any]:
     """The tensors in a value: itself, or those in dictionaries, lists and tuples."""
     torch = sys.modules.get("torch")
-    if torch is None or depth > _DEEPEST:
+    if torch is None:
         return
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, dict):
-        for item in list(value.values()):
-            yield from tensors_in(item, depth + 1)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item, depth + 1)
+    elif isinstance(value, (dict, list, tuple)) and depth < _DEEPEST:
+        for item in list(value.values()) if isinstance(value, dict) else value:
+            if isinstance(item, torch.Tensor):
+                yield item
+            elif isinstance(item, (dict, list, tuple)):
+                yield from tensors_in(item, depth + 1)

@@ -11,6 +11,7 @@ import weakref
 from types import ModuleType
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+from .. import _native
 from . import imports, labels, module_paths, notes, patches, tracing
 from .hooks import Afterwards, Target
 from .labels import DETAIL_1, DETAIL_2, PHASE
@@ -129,7 +130,9 @@ def _torch_is_there(name: str, torch: ModuleType, is_run: bool) -> None:
 def _label(tensor: Any, detail: str, path: Optional[str]) -> None:
     """Is told again whenever there is an occasion: memory that came back to where it was before is another block."""
     for address in addresses(tensor):
-        labels.of_block(address, ((DETAIL_1, detail),) if path is None else ((DETAIL_1, detail), (DETAIL_2, path)))
+        _native.label_block(address, DETAIL_1, detail)
+        if path is not None:
+            _native.label_block(address, DETAIL_2, path)
 
 
 def _label_weight(parameter: Any, path: Optional[str]) -> None:

@@ -176,6 +176,43 @@ def layered_cases():
          counts={"aten::mul.Tensor": 1})
 
 
+class Listener(ctypes.Structure):
+    """`at::RecordFunctionCallback`."""
+    _fields_ = [("start", ctypes.c_void_p), ("end", ctypes.c_void_p), ("share", ctypes.c_double), ("scopes", ctypes.c_bool * 10),
+                ("needs", ctypes.c_bool * 3)]
+
+
+def library_of_torch():
+    return ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+
+
+def is_observed():
+    """Whether somebody is registered with torch to be told of every call."""
+    asked = library_of_torch()._ZN2at18hasGlobalCallbacksEv
+    asked.restype = ctypes.c_bool
+    return asked()
+
+
+def listeners_case():
+    """More listen than torch has room for in place."""
+    x, y = values(4, 6), values(4, 6)
+    library = library_of_torch()
+    add, remove = library._ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE, library._ZN2at14removeCallbackEm
+    add.argtypes, add.restype, remove.argtypes = [Listener], ctypes.c_uint64, [ctypes.c_uint64]
+    handles = []
+
+    def run():
+        for number in range(1, 6):
+            handles.append(add(Listener(None, None, 1.0, (True,), (False, number % 2 == 0, False))))
+            x * y
+        for handle in handles:
+            remove(handle)
+        return x * y
+
+    case("beside five listeners", run, contains=[lambda z: [tensor("WRITE", z, "aten::mul.Tensor")]],
+         counts={"aten::mul.Tensor": 6})
+
+
 def thread_case():
     x = values(4, 6)
     threads, rounds = 4, 50
@@ -268,6 +305,9 @@ thread_case()
 if FULL:
     distributed_cases()
     compiled_case()
+observed = is_observed()
+with torch.no_grad():
+    listeners_case()
 child = fork_case() if DEVICE == "cpu" else None
 print(json.dumps({"first": FIRST_SEPARATOR, "cases": cases, "child": child, "allocations": allocations(),
-                  "torch": torch.__version__, "pid": os.getpid()}), flush=True)
+                  "observed": observed, "torch": torch.__version__, "pid": os.getpid()}), flush=True)

@@ -1,6 +1,11 @@
-"""Operators of torch on two streams of a device, by two threads; says which handles the streams have."""
+"""Operators of torch on two streams of a device, by two threads; says which handles the streams have.
 
+A third thread, which uses no device, and a forked child only look at a tensor: nothing may set up a device for them.
+"""
+
+import ctypes
 import json
+import os
 import sys
 import threading
 
@@ -36,6 +41,23 @@ def wasted(own, others):
     return address
 
 
+def in_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def device_of_thread():
+    """What the runtime answers a thread that asks for its device."""
+    return ctypes.CDLL("libascendcl.so").aclrtGetDevice(ctypes.byref(ctypes.c_int32()))
+
+
+def looked_at(tensor):
+    """Operators that touch no memory of the device, and some that touch the host's."""
+    torch.ones(3).add_(1)
+    return tensor.detach()
+
+
 def main():
     torch.npu.set_device(0)
     first, second = torch.npu.Stream(), torch.npu.Stream()
@@ -48,9 +70,19 @@ def main():
         report["thread"] = wasted(second, second)
         report["thread_default"] = torch.npu.current_stream().npu_stream
 
-    thread = threading.Thread(target=in_another_thread)
-    thread.start()
-    thread.join()
+    def without_a_device():
+        looked_at(seen)
+        report["without_device"] = device_of_thread()
+
+    in_thread(in_another_thread)
+    seen = torch.zeros(4, device="npu")
+    in_thread(without_a_device)
+    child = os.fork()
+    if child == 0:
+        looked_at(seen)
+        os._exit(0 if torch.ones(2).sum() == 2 else 1)
+    report["child_status"] = os.waitpid(child, 0)[1]
+    report["child"] = child
     print(json.dumps(report), flush=True)
 
 

@@ -27,7 +27,8 @@ pub(super) fn run(settings: &ExportSettings, printer: &Printer) -> anyhow::Resul
         Some(mut batch) => {
             batch.unrecorded = keeper::read_all(&settings.directory);
             ends::fill_in(&mut batch.reports, None);
-            for line in summary::of_run(&batch, &settings.directory) {
+            let written_to = settings.wishes.output_dir.as_ref().unwrap_or(&settings.directory);
+            for line in summary::of_run(&batch, &settings.directory, written_to) {
                 printer.summary(&line);
             }
             Ok(match (batch.unwritten(), batch.unreadable) {

@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn no_command_has_two_options_of_one_name() {
         for command in SUB_COMMANDS {
-            let specs: Vec<&OptionSpec> = command.options.iter().map(|id| option(*id)).collect();
+            let specs: Vec<&OptionSpec> = command.options().collect();
             for spec in &specs {
                 for name in spec.names {
                     assert_eq!(specs.iter().filter(|other| other.names.contains(name)).count(), 1, "{name}");

@@ -21,7 +21,7 @@ pub struct SubCommandSpec {
     pub name: &'static str,
     /// Name of its one operand, and what that is; `None`: it takes none.
     pub operand: Option<(&'static str, &'static str)>,
-    pub options: &'static [OptionId],
+    options: &'static [&'static [OptionId]],
     /// Only for `make install`.
     pub hidden: bool,
     pub help: &'static str,
@@ -37,36 +37,41 @@ impl SubCommandSpec {
         }
     }
 
+    /// The options it takes.
+    pub fn options(&self) -> impl Iterator<Item = &'static OptionSpec> {
+        self.options.iter().copied().flatten().map(|id| option(*id))
+    }
+
+    pub fn takes(&self, id: OptionId) -> bool {
+        self.options().any(|option| option.id == id)
+    }
+
     /// What an option of this spelling, with its dashes, is in this command.
     pub fn option(&self, spelling: &str) -> Option<&'static OptionSpec> {
-        let named = |spec: &&OptionSpec| match spelling.strip_prefix("--") {
+        let named = |spec: &&'static OptionSpec| match spelling.strip_prefix("--") {
             Some(name) => spec.names.contains(&name),
             None => spelling
                 .strip_prefix('-')
                 .is_some_and(|letter| spec.shorts.iter().any(|short| letter == short.to_string())),
         };
-        self.options.iter().map(|id| option(*id)).find(named)
+        self.options().find(named)
     }
 }
 
 const RECORDING: &str = "one directory: an output directory, a process directory or a spool directory, or one of csv or db \
                          files, or such a file";
 
+/// What is looked at: a moment of a process, and whose memory.
+const OF_A_MOMENT: &[OptionId] = &[OptionId::At, OptionId::Pid, OptionId::OfDevice, OptionId::Pool];
+/// How much is said.
+const REPORTING: &[OptionId] = &[OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help];
+
 pub static SUB_COMMANDS: &[SubCommandSpec] = &[
     SubCommandSpec {
         id: SubCommand::Export,
         name: "export",
         operand: Some(("DIR", "one directory: an output directory, a process directory or a spool directory")),
-        options: &[
-            OptionId::DataFormat,
-            OptionId::Stacks,
-            OptionId::Analysis,
-            OptionId::Output,
-            OptionId::LogLevel,
-            OptionId::Verbose,
-            OptionId::Quiet,
-            OptionId::Help,
-        ],
+        options: &[&[OptionId::DataFormat, OptionId::Stacks, OptionId::Analysis, OptionId::Output], REPORTING],
         hidden: false,
         help: "Write the files of an earlier run, again or elsewhere",
     },
@@ -77,7 +82,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
             "DIR",
             "one directory: an output directory, a process directory or a spool directory, or one csv or db file",
         )),
-        options: &[OptionId::All, OptionId::LogLevel, OptionId::Verbose, OptionId::Quiet, OptionId::Help],
+        options: &[&[OptionId::All], REPORTING],
         hidden: false,
         help: "Say what an earlier run recorded, or what dump files say",
     },
@@ -90,19 +95,18 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
              decompose, inefficient, oom, watch",
         )),
         options: &[
-            OptionId::At,
-            OptionId::Json,
-            OptionId::FailOn,
-            OptionId::MstxInfo,
-            OptionId::StartIndex,
-            OptionId::MemSize,
-            OptionId::InefficientType,
-            OptionId::IdleThreshold,
-            OptionId::Write,
-            OptionId::LogLevel,
-            OptionId::Verbose,
-            OptionId::Quiet,
-            OptionId::Help,
+            &[
+                OptionId::At,
+                OptionId::Json,
+                OptionId::FailOn,
+                OptionId::MstxInfo,
+                OptionId::StartIndex,
+                OptionId::MemSize,
+                OptionId::InefficientType,
+                OptionId::IdleThreshold,
+                OptionId::Write,
+            ],
+            REPORTING,
         ],
         hidden: false,
         help: "Find leaks, fluctuation, memory held for nothing and what ran out in an earlier run",
@@ -111,19 +115,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         id: SubCommand::Top,
         name: "top",
         operand: Some(("DIR", RECORDING)),
-        options: &[
-            OptionId::At,
-            OptionId::Pid,
-            OptionId::OfDevice,
-            OptionId::Pool,
-            OptionId::Sort,
-            OptionId::Rows,
-            OptionId::Json,
-            OptionId::LogLevel,
-            OptionId::Verbose,
-            OptionId::Quiet,
-            OptionId::Help,
-        ],
+        options: &[OF_A_MOMENT, &[OptionId::Sort, OptionId::Rows, OptionId::Json], REPORTING],
         hidden: false,
         help: "List the functions and call sites that hold most memory",
     },
@@ -131,18 +123,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         id: SubCommand::Tree,
         name: "tree",
         operand: Some(("DIR", RECORDING)),
-        options: &[
-            OptionId::At,
-            OptionId::Pid,
-            OptionId::OfDevice,
-            OptionId::Pool,
-            OptionId::Least,
-            OptionId::Json,
-            OptionId::LogLevel,
-            OptionId::Verbose,
-            OptionId::Quiet,
-            OptionId::Help,
-        ],
+        options: &[OF_A_MOMENT, &[OptionId::Least, OptionId::Json], REPORTING],
         hidden: false,
         help: "Show who called whom to get the memory, as a tree",
     },
@@ -150,18 +131,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         id: SubCommand::Flamegraph,
         name: "flamegraph",
         operand: Some(("DIR", RECORDING)),
-        options: &[
-            OptionId::At,
-            OptionId::Pid,
-            OptionId::OfDevice,
-            OptionId::Pool,
-            OptionId::Chart,
-            OptionId::File,
-            OptionId::LogLevel,
-            OptionId::Verbose,
-            OptionId::Quiet,
-            OptionId::Help,
-        ],
+        options: &[OF_A_MOMENT, &[OptionId::Chart, OptionId::File], REPORTING],
         hidden: false,
         help: "Draw that tree as a flame graph, for a browser",
     },
@@ -172,20 +142,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
             "DIR",
             "two directories of recordings, or one and two moments (--at=A,B) or processes (--pid=A,B)",
         )),
-        options: &[
-            OptionId::At,
-            OptionId::Pid,
-            OptionId::OfDevice,
-            OptionId::Pool,
-            OptionId::Rows,
-            OptionId::Svg,
-            OptionId::File,
-            OptionId::Json,
-            OptionId::LogLevel,
-            OptionId::Verbose,
-            OptionId::Quiet,
-            OptionId::Help,
-        ],
+        options: &[OF_A_MOMENT, &[OptionId::Rows, OptionId::Svg, OptionId::File, OptionId::Json], REPORTING],
         hidden: false,
         help: "List the call sites that grew or shrank between two runs, processes or moments",
     },
@@ -193,7 +150,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         id: SubCommand::Completions,
         name: "completions",
         operand: Some(("SHELL", "one shell: bash, zsh or fish")),
-        options: &[OptionId::Help],
+        options: &[&[OptionId::Help]],
         hidden: true,
         help: "Print the completion script of a shell",
     },
@@ -201,7 +158,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         id: SubCommand::ManPage,
         name: "man",
         operand: None,
-        options: &[OptionId::Help],
+        options: &[&[OptionId::Help]],
         hidden: true,
         help: "Print the man page",
     },
@@ -209,7 +166,7 @@ pub static SUB_COMMANDS: &[SubCommandSpec] = &[
         id: SubCommand::SideKeeper,
         name: memscope_session::keeper::side::COMMAND,
         operand: Some(("PROCESS", "a process number and its start time")),
-        options: &[OptionId::Help],
+        options: &[&[OptionId::Help]],
         hidden: true,
         help: "Keep the run of a program that records itself; the Python package starts it",
     },

@@ -77,6 +77,59 @@ macro_rules! around {
     };
 }
 
+/// A function that returns an object at the address in x8: with up to one argument.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! gated {
+    ($name:ident => $began:path, $ended:path, $gate:path) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "hint #34",
+                "adrp x16, {gate}",
+                "ldr x16, [x16, :lo12:{gate}]",
+                "cbz x16, 2f",
+                "br x16",
+                "2:",
+                "stp x29, x30, [sp, #-32]!",
+                ".cfi_def_cfa_offset 32",
+                ".cfi_offset 29, -32",
+                ".cfi_offset 30, -24",
+                "mov x29, sp",
+                "stp x8, x0, [sp, #16]",
+                "mov x1, x0",
+                "mov x0, x8",
+                "bl {began}",
+                "mov x16, x0",
+                "mov x10, x1",
+                "ldp x8, x0, [sp, #16]",
+                "cbz x10, 3f",
+                "blr x16",
+                "ldr x0, [sp, #16]",
+                ".cfi_remember_state",
+                "ldp x29, x30, [sp], #32",
+                ".cfi_def_cfa_offset 0",
+                ".cfi_restore 29",
+                ".cfi_restore 30",
+                "b {ended}",
+                "3:",
+                ".cfi_restore_state",
+                "ldp x29, x30, [sp], #32",
+                ".cfi_def_cfa_offset 0",
+                ".cfi_restore 29",
+                ".cfi_restore 30",
+                "br x16",
+                ".cfi_endproc",
+                gate = sym $gate,
+                began = sym $began,
+                ended = sym $ended,
+            )
+        }
+    };
+}
+
 /// Calls a C++ member function that returns an object at `result`, where it then stays: it may point into itself.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 //!
 //! Each architecture has `around!(name(argument …) => began, ended, [directive, personality])`, for up to three arguments. What is in
 //! brackets may be left out: the directive that puts a personality function, which is asked when an exception passes, into the unwind
-//! table.
+//! table. And `gated!(name => began, ended, gate)`, for what is called so often that it has a gate.
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod arch;
@@ -84,5 +84,18 @@ macro_rules! typed_around {
         const _: unsafe extern "C" fn($($type,)* $crate::Entry) -> $crate::around::Next = $began;
         const _: unsafe extern "C" fn(usize, usize, $crate::Entry) -> usize = $ended;
         $crate::around!($name($($argument)*) => $began, $ended, [$($personality)*]);
+    };
+}
+
+/// The same for a function that returns an object and has a gate.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! typed_gated {
+    ($name:ident($argument:ident: $type:ty) => $began:path, $ended:path, $gate:path) => {
+        $crate::is_word::<$type>();
+        const _: unsafe extern "C" fn(usize, $type) -> $crate::around::Next = $began;
+        const _: unsafe extern "C" fn(usize) -> usize = $ended;
+        const _: &core::sync::atomic::AtomicUsize = &$gate;
+        $crate::gated!($name => $began, $ended, $gate);
     };
 }

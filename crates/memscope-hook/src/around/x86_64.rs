@@ -70,6 +70,51 @@ macro_rules! around {
     };
 }
 
+/// A function that returns an object at `result`, whose address comes back: with up to one argument.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! gated {
+    ($name:ident => $began:path, $ended:path, $gate:path) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "mov rax, qword ptr [rip + {gate}]",
+                "test rax, rax",
+                "jz 2f",
+                "jmp rax",
+                "2:",
+                "sub rsp, 24",
+                ".cfi_adjust_cfa_offset 24",
+                "mov [rsp], rdi",
+                "mov [rsp + 8], rsi",
+                "call {began}",
+                "mov rdi, [rsp]",
+                "mov rsi, [rsp + 8]",
+                "test rdx, rdx",
+                "jz 3f",
+                "call rax",
+                "mov rdi, rax",
+                ".cfi_remember_state",
+                "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
+                "jmp {ended}",
+                "3:",
+                ".cfi_restore_state",
+                "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
+                "jmp rax",
+                ".cfi_endproc",
+                gate = sym $gate,
+                began = sym $began,
+                ended = sym $ended,
+            )
+        }
+    };
+}
+
 /// Calls a C++ member function that returns an object at `result`, where it then stays: it may point into itself.
 ///
 /// # Safety

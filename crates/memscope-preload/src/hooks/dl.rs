@@ -7,6 +7,7 @@ pub(super) fn close_by(_address: usize, original: impl FnOnce() -> c_int) -> c_i
     keep_python();
     let answer = original();
     crate::original::library_unloaded();
+    crate::torch::library_unloaded();
     memscope_recorder::library_unloaded();
     answer
 }

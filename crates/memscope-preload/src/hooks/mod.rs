@@ -110,6 +110,11 @@ memscope_hook::hooks! {
         EngineStub is _ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE(engine: usize),
             in TORCH => torch::loaded;
     }
+    gated {
+        // Called for each call of torch's dispatcher.
+        StepCallbacks is _ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE(scope: u8), in TORCH, by torch::GATE
+            => torch::asked, torch::answered;
+    }
     chosen {
         prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int,
             in LIBC, for sandbox::PR_SET_SECCOMP, sandbox::PR_SET_TSC => sandbox::watched_prctl;

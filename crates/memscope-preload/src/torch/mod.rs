@@ -4,6 +4,7 @@
 //! is traced torch is told to leave it out. Before torch's library is loaded there is nothing to register with. When Python has
 //! loaded it, it calls a function that is hooked; a program that has it already, or that is not Python, is looked at when tracing
 //! begins and when it uses a device.
+mod listening;
 mod observer;
 mod streams;
 
@@ -14,6 +15,7 @@ use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+pub(crate) use listening::{GATE, answered, asked, library_unloaded};
 use memscope_hook::Entry;
 use memscope_hook::around::Next;
 use memscope_recorder::sys::loader::{self, Object};
@@ -78,6 +80,7 @@ fn observed() -> Option<&'static Torch> {
 /// Python has loaded torch.
 pub(crate) unsafe extern "C" fn loaded(_engine: usize, _: Entry) -> Next {
     look();
+    listening::set_gate();
     Next::jump(EngineStub::ORIGINAL.address())
 }
 
@@ -107,6 +110,10 @@ fn ask_for_tensors() {
     if torch.layout.is_none() || observer::has_tensors() {
         return;
     }
+    if !listening::is_registered() {
+        observer::callback(true);
+        return;
+    }
     // SAFETY: torch's own functions, and the handle of the one observer that is enabled.
     unsafe {
         disable(OBSERVER.handle.load(Relaxed));
@@ -130,6 +137,7 @@ fn register(accesses: bool, is_watched: bool) -> bool {
     let handle = unsafe { add(observer::callback(tensors)) };
     OBSERVER.handle.store(handle, Relaxed);
     OBSERVER.is_enabled.store(1, Release);
+    listening::registered(layout.is_some());
     true
 }
 
@@ -165,6 +173,10 @@ fn layout(torch: &Object, core: &Object) -> Option<&'static Layout> {
 pub(crate) fn tracing_changed() {
     look();
     if observed().is_none() {
+        return;
+    }
+    listening::set_gate();
+    if !listening::is_registered() {
         return;
     }
     let (Some(disable), Some(enable)) = (DisableObserver::find(), EnableObserver::find()) else { return };

@@ -4,7 +4,7 @@
 //! themselves. A composite operator is passed over, and so is one that is given tensors which stand for others (fake, functional,
 //! distributed, batched): what they call is what happens. So an operator is recorded once, however many dispatch modes it passes
 //! through.
-use super::{observed, streams};
+use super::{listening, observed, streams};
 use crate::hooks::atb::KeptErrno;
 use crate::recording::hidden;
 use crate::watched_memory::Runtime;
@@ -59,7 +59,13 @@ memscope_torch::start_callback!(started => began);
 /// What torch is to call, with the tensors of each call or without.
 pub(super) fn callback(tensors: bool) -> Callback {
     TENSORS.store(tensors, Relaxed);
-    Callback::new(started, ended, tensors)
+    wanted_callback()
+}
+
+/// The same, as it was wanted last.
+#[inline(always)]
+pub(super) fn wanted_callback() -> Callback {
+    Callback::new(started, ended, TENSORS.load(Relaxed))
 }
 
 unsafe extern "C" fn began(address: usize) {
@@ -73,6 +79,7 @@ unsafe extern "C" fn began(address: usize) {
         return began_by_name(&call);
     }
     let Some(schema) = call.schema() else { return };
+    listening::told(address);
     match OPERATORS.find(schema.address(), || schema.identity(), EPOCH.load(Relaxed), || call.facts()) {
         Found::Known(_, facts) if facts.kind == Kind::Composite => {}
         Found::Known(name, facts) => begin(&call, name, &facts, || schema.text()),
@@ -265,10 +272,8 @@ fn device_of(tensor: &Tensor<'_>) -> LogicalDevice {
 #[inline(always)]
 fn tell(tensors: &mut Tensors<'_>, what: Option<Use>, seen: &Seen<'_>) {
     let (Some(what), Seen::Memory(tensor)) = (what, seen) else { return };
-    match tensor.place {
-        Place::Host if !HOST.load(Relaxed) => return,
-        Place::Host => {}
-        Place::Npu(_) => streams::note(device_of(tensor)),
+    if tensor.place == Place::Host && !HOST.load(Relaxed) {
+        return;
     }
     tensors.access(&Access {
         mode: match what {

@@ -1,13 +1,12 @@
 //! The stream that torch_npu gives the kernels of the calling thread to.
 //!
 //! torch_npu tells it as an object of two words: kind and number of the device, and a number of its own; from that it tells the handle
-//! of the runtime, which ATB tells too. Asked, it would set up itself and a device for a thread that has none. So it is asked
-//! only about a device on which the program has a tensor, by a thread that uses that device.
+//! of the runtime, which ATB tells too. Asked, it would set up itself and a device for a thread that has none, and throw in a forked
+//! child. So it is asked only about a device on which its pool has reported memory in this process, by a thread that uses that device.
 use crate::hooks::atb::{Helper, KeptErrno, current_device};
 use crate::original::TORCH_NPU;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use memscope_hook::around::call_for_object;
-use memscope_recorder::device::LogicalDevice;
+use memscope_recorder::device::{LogicalDevice, devices_of_torch};
 use memscope_torch::PRIVATE_USE;
 
 memscope_hook::functions! {
@@ -20,34 +19,19 @@ memscope_hook::functions! {
 
 pub(super) const UNKNOWN: u64 = 0;
 
-/// The devices on which a tensor was seen, a bit each.
-static DEVICES: AtomicU64 = AtomicU64::new(0);
-
-fn bit(device: LogicalDevice) -> u64 {
-    if device.0 < u64::BITS { 1 << device.0 } else { 0 }
-}
-
-/// A tensor is on this device.
-#[inline(always)]
-pub(super) fn note(device: LogicalDevice) {
-    let bit = bit(device);
-    if DEVICES.load(Relaxed) & bit != bit {
-        DEVICES.fetch_or(bit, Relaxed);
-    }
-}
-
 /// The handle of the stream of an operator whose tensors are on this device; of one that has none, on that of its thread.
 #[inline(always)]
 pub(super) fn current(device: Option<LogicalDevice>) -> u64 {
-    let seen = DEVICES.load(Relaxed) | device.map_or(0, bit);
-    if seen == 0 { UNKNOWN } else { ask(device, seen) }
+    let devices = devices_of_torch();
+    if devices == 0 { UNKNOWN } else { ask(device, devices) }
 }
 
 #[inline(never)]
-fn ask(device: Option<LogicalDevice>, seen: u64) -> u64 {
+fn ask(device: Option<LogicalDevice>, devices: u64) -> u64 {
     let _errno = KeptErrno::keep();
     let used = current_device();
-    if bit(used) & seen == 0 || device.is_some_and(|device| device != used) {
+    let is_set_up = used.0 < u64::BITS && devices >> used.0 & 1 == 1;
+    if !is_set_up || device.is_some_and(|device| device != used) {
         return UNKNOWN;
     }
     let (Some(handle_of), current) = (HandleOf::find(), CurrentStream::ORIGINAL.address()) else { return UNKNOWN };

@@ -50,7 +50,7 @@ pub fn report_run(
     };
     batch.unrecorded = unrecorded;
     ends::fill_in(&mut batch.reports, run.end().as_ref());
-    for line in summary::of_run(&batch, &run.output_dir) {
+    for line in summary::of_run(&batch, &run.output_dir, &run.output_dir) {
         printer.summary(&line);
     }
     if settings.data_format == Format::NoFiles {
@@ -64,7 +64,8 @@ pub fn report_run(
         report.outcome.kernels.launches > 0 || report.pools.iter().any(|pool| pool.device != Device::Cpu)
     });
     if settings.devices.npu != NpuSelection::None && !npu_seen {
-        printer.note(&"NPU memory was asked for and no NPU event came");
+        let host = if settings.devices.cpu { "" } else { "; --device=cpu records host memory" };
+        printer.note(&format_args!("NPU memory was asked for and no NPU event came{host}"));
     }
     // Whose those are that could not even be looked into is not known.
     let is_whole = batch.unwritten() == 0 && batch.unreadable == recordings.unreadable;

@@ -21,18 +21,19 @@ const UNRECORDED_SHOWN: usize = 8;
 const PROGRAMS_SHOWN: usize = 8;
 
 /// What was recorded, the largest process in detail, what is missing, and where the files are.
-pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
+/// The recording and the files may be in different directories.
+pub fn of_run(batch: &Batch, recording: &Path, written_to: &Path) -> Vec<String> {
     let unrecorded = without_recording(&batch.unrecorded, &batch.reports);
     let by_peak = largest_first(&batch.reports);
     let mut lines = opening(batch, &unrecorded);
     for report in by_peak.iter().take(PROCESSES_SHOWN) {
         lines.extend(process_lines(report));
     }
-    lines.extend(rest_line(&by_peak, output));
+    lines.extend(rest_line(&by_peak, recording));
     lines.extend(unrecorded_lines(&unrecorded));
     // The answer before what it can be checked with.
     let layout = Layout::stderr(PREFIX);
-    lines.extend(by_peak.iter().take(PROCESSES_SHOWN).flat_map(|report| tables::of_analyses(report, &layout)));
+    lines.extend(findings(&by_peak, &layout));
     lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &layout)));
     let files: Vec<&Path> = by_peak.iter().flat_map(|report| &report.files).map(|file| file.as_path()).collect();
     match files.len() {
@@ -41,7 +42,7 @@ pub fn of_run(batch: &Batch, output: &Path) -> Vec<String> {
             lines.push("files:".to_owned());
             lines.extend(files.iter().map(|file| format!("  {}", file.display())));
         }
-        many => lines.push(format!("{} files below {}", count(many as u64), output.display())),
+        many => lines.push(format!("{} files below {}", count(many as u64), written_to.display())),
     }
     lines
 }
@@ -59,8 +60,7 @@ pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
         }
         lines.extend(rest_line(&by_peak, output));
         lines.extend(unrecorded_lines(&unrecorded));
-        let told = by_peak.iter().take(PROCESSES_SHOWN);
-        lines.extend(told.flat_map(|report| tables::of_analyses(report, &Layout::stdout())));
+        lines.extend(findings(&by_peak, &Layout::stdout()));
         lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &Layout::stdout())));
         return lines;
     }
@@ -73,6 +73,17 @@ pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
     }
     lines.extend(unrecorded_lines(&unrecorded));
     lines
+}
+
+/// What analyses found, of the largest processes.
+fn findings(by_peak: &[&ProcessReport], layout: &Layout) -> Vec<String> {
+    match by_peak {
+        [alone] => tables::of_analyses(alone, layout),
+        several => {
+            let told = several.iter().take(PROCESSES_SHOWN);
+            told.flat_map(|report| tables::of_analyses_among_others(report, layout)).collect()
+        }
+    }
 }
 
 /// What holds for all.

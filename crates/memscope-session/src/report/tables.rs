@@ -2,6 +2,9 @@
 use super::holders::Holders;
 use super::process::{Life, PoolReport, ProcessReport};
 use super::quantity::{bytes, counted};
+use super::summary::shortened;
+
+use crate::analyze::leaks::NOTHING_GROWS_OVER_TIME;
 use crate::analyze::{Conclusion, Detail, Kind, Lacking};
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::rows::{function_rows, site_rows};
@@ -17,6 +20,17 @@ pub(super) fn of_process(report: &ProcessReport, layout: &Layout) -> Vec<String>
     // None if nothing of the process lies in the time the user chose.
     let pools = report.pools.iter().filter(|_| report.outcome.nothing_chosen.is_none());
     pools.flat_map(|pool| of_pool(pool, report, layout)).collect()
+}
+
+/// What the analyses found that the run was asked for, of one of several processes: whose it is, if there is anything to say.
+pub(super) fn of_analyses_among_others(report: &ProcessReport, layout: &Layout) -> Vec<String> {
+    let mut lines = of_analyses(report, layout);
+    lines.retain(|line| line != NOTHING_GROWS_OVER_TIME);
+    if !lines.is_empty() {
+        let title = format!("process {} {}:", report.pid, shortened(&report.command));
+        lines.insert(0, layout.emphasised(&layout.fit(&title), Emphasis::Heading));
+    }
+    lines
 }
 
 /// What the analyses found that the run was asked for.

@@ -216,6 +216,7 @@ static void deferred(void) {
     OK(aclrtLaunchHostFunc(two, host_function, bytes + 2));
     show("launched");
     OK(aclrtMemcpy(copied, 3, bytes, 3, 2));
+    printf("no_device_address=%d\n", aclrtMemcpy(copied, 3, (void *)16, 3, 2));
     show("copied_at_once");
     OK(aclrtSynchronizeStream(one));
     show("waited_for_one");

@@ -131,6 +131,7 @@ fn deferred_tasks_run_when_their_own_stream_is_waited_for() {
     let facts = scenario("deferred", "deferred").with("SIM_DEFERRED", "1").run();
     let seen = |when| facts.get(when).to_owned();
     assert_eq!([seen("launched"), seen("copied_at_once")], ["---", "---"]);
+    assert_eq!(seen("no_device_address"), "107000");
     assert_eq!([seen("waited_for_one"), seen("waited_for_event"), seen("waited_for_device")], ["-1-", "-1h", "01h"]);
     assert_eq!([seen("before_operator"), seen("after_operator")], ["01h", "0"]);
     assert_eq!(scenario("deferred", "at-once").run().get("launched"), "01h", "without the setting nothing waits");

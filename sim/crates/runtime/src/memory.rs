@@ -89,6 +89,12 @@ fn accessible(address: usize, size: u64) -> bool {
     address != 0 && simHalExamine(address, size, &mut owner) != 2
 }
 
+/// Whether there are `size` bytes of a device's, or pinned, memory.
+fn of_device(address: usize, size: u64) -> bool {
+    let mut owner = 0;
+    simHalExamine(address, size, &mut owner) == 1
+}
+
 fn may_copy(to: usize, capacity: u64, from: usize, size: u64) -> Status {
     if size == 0 {
         return OK;
@@ -134,7 +140,12 @@ fn at_once(admitted: impl FnOnce() -> Status, work: impl FnOnce()) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn rtMemcpy(to: usize, capacity: u64, from: usize, size: u64, _kind: u32) -> Status {
+pub extern "C" fn rtMemcpy(to: usize, capacity: u64, from: usize, size: u64, kind: u32) -> Status {
+    const DEVICE_TO_HOST: u32 = 2;
+    // As the driver, which knows its own addresses.
+    if kind == DEVICE_TO_HOST && size != 0 && !of_device(from, size) {
+        return INVALID_PARAMETER;
+    }
     at_once(|| may_copy(to, capacity, from, size), || copy(to, from, size))
 }
 

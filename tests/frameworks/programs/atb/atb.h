@@ -116,13 +116,15 @@ public:
 
 protected:
     virtual Status ExecuteImpl(RunnerVariantPack &pack) = 0;
-    /* Launches a kernel that gives `left + right`, element by element, and writes `overrun` elements more than there are. */
+    /* Launches a kernel that gives `left + right`, element by element, and writes `overrun` elements more than there are: by the
+     * runtime if the operator has a stream, else on the spot. */
     void RunKernel(const std::string &kernel, const Tensor &left, const Tensor &right, Tensor &sum, size_t overrun = 0);
 
 private:
     std::string name, operation, directory;
     bool saveTensor = false;
     uint64_t executions = 0, kernels = 0;
+    Context *context = nullptr;
 };
 
 /* Of an operation that is not ATB's own: it has no stream that ATB knows. */

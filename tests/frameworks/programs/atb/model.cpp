@@ -14,6 +14,10 @@ int aclrtSetDevice(int32_t);
 int aclrtMallocAlign32(void **, size_t, int);
 int aclrtFree(void *);
 int aclrtCreateStream(void **);
+int aclrtSynchronizeDevice();
+int aclmdlRICaptureBegin(void *stream, int mode);
+int aclmdlRICaptureEnd(void *stream, void **model);
+int aclmdlRIExecuteAsync(void *model, void *stream);
 void *mstxDomainCreateA(const char *);
 void *mstxMemHeapRegister(void *, const void *);
 void mstxMemHeapUnregister(void *, void *);
@@ -114,15 +118,35 @@ static double run(atb::Runner &runner, atb::RunnerVariantPack &pack, const char 
 class Overruns : public atb::Runner {
 public:
     explicit Overruns(int when) : Runner("OverrunsRunner"), when(when) {}
+    /* If there is one, an operator on another stream comes first. */
+    atb::RunnerVariantPack *inner = nullptr;
+    Add add;
 
 protected:
     atb::Status ExecuteImpl(atb::RunnerVariantPack &pack) override {
+        if (inner) {
+            add.SetRunnerInfo("InnerOperation", {7, 0});
+            add.Setup("0_1/0/7_StepOperation");
+            add.Execute(*inner);
+        }
         RunKernel("AddF32Kernel", pack.inTensors.at(0), pack.inTensors.at(1), pack.outTensors.at(0), ++executed == when ? 2 : 0);
         return 0;
     }
 
 private:
     int when, executed = 0;
+};
+
+/* Doubles its first input, and puts out something else: a cache. */
+class WritesInput : public atb::Runner {
+public:
+    WritesInput() : Runner("WritesInputRunner") {}
+
+protected:
+    atb::Status ExecuteImpl(atb::RunnerVariantPack &pack) override {
+        RunKernel("AddF32Kernel", pack.inTensors.at(0), pack.inTensors.at(0), pack.inTensors.at(0));
+        return 0;
+    }
 };
 
 static const size_t SMALL = 4096, LARGE = 8192;
@@ -180,24 +204,38 @@ static void streams() {
     static void *foreign[4] = {reinterpret_cast<void *>(0x18), nullptr, nullptr, nullptr};
     for (void *context : {static_cast<void *>(foreign), reinterpret_cast<void *>(0x7)}) {
         pack.context = static_cast<atb::Context *>(context);
-        Add add;
-        pack.inTensors.count = 0;
-        for (int i = 0; i < 2; i++) pack.inTensors.push_back(atb::Tensor());
-        pack.outTensors.count = 0;
-        pack.outTensors.push_back(atb::Tensor());
-        add.SetRunnerInfo("ForeignOperation", {7});
-        add.Setup("0_1");
-        add.Execute(pack);
+        /* It runs no kernel, and so does not use it itself. */
+        Fails fails(false);
+        fails.SetRunnerInfo("ForeignOperation", {7});
+        fails.Setup("0_1");
+        fails.Execute(pack);
     }
     std::printf("{\"first\": \"%p\", \"second\": \"%p\", \"one\": \"%p\", \"two\": \"%p\", \"errors\": %u}\n", handles[0],
                 handles[1], one, two, atb::Runner::errors);
 }
 
-static const int STEPS = 200, FAULT = 137, OWN_WRITE = 50, HOST_WRITE = 90;
+static const int STEPS = 200, FAULT = 137, OWN_WRITE = 50, HOST_WRITE = 90, CACHED = 60, FILLED = 70;
+
+/* Of the steps around FAULT a graph is captured, and replayed at once. */
+static const int CAPTURED_FROM = FAULT - 1, CAPTURED_TO = FAULT + 1;
+
+/* So much of a disk is taken, or all of it, if it is less. */
+static void fill_disk(const char *file, size_t megabytes) {
+    static char megabyte[1 << 20];
+    FILE *filled = std::fopen(file, "w");
+    while (filled && megabytes-- && std::fwrite(megabyte, sizeof megabyte, 1, filled) && !std::fflush(filled)) {}
+    if (filled) std::fclose(filled);
+}
 
 /* StartOperation puts out a tensor right behind the block that two hundred StepOperations write into; one of them writes into it
- * legally, and, if asked to, one beyond the end of its own; or the program itself writes into it between two. */
-static void watched_steps(bool overruns, bool host_writes) {
+ * legally, and, if asked to, one beyond the end of its own; or the program itself writes into it between two; or an operator that has it
+ * as an input. */
+static void watched_steps(const char *what) {
+    const bool overruns = std::strstr(what, "-overrun"), host_writes = std::strstr(what, "-host");
+    const bool has_streams = std::strstr(what, "-streams"), is_captured = std::strstr(what, "-capture");
+    void *streams[2] = {nullptr, nullptr}, *graph = nullptr;
+    if (has_streams)
+        for (void *&stream : streams) check("aclrtCreateStream", aclrtCreateStream(&stream));
     float *inputs = static_cast<float *>(block(SMALL)), *steps = static_cast<float *>(block(SMALL));
     float *kept = static_cast<float *>(block(SMALL));
     std::memset(inputs, 0, SMALL);
@@ -211,21 +249,37 @@ static void watched_steps(bool overruns, bool host_writes) {
     start.outTensors.push_back(tensor(kept + 256, ROWS, COLUMNS));
     /* The last elements of their block. */
     step.outTensors.push_back(tensor(steps + SMALL / sizeof(float) - ELEMENTS, ROWS, COLUMNS));
+    atb::RunnerVariantPack other = step, cache = step;
+    other.outTensors.at(0) = tensor(steps, ROWS, COLUMNS);
+    cache.inTensors.at(0) = start.outTensors.at(0);
+    start.context = step.context = cache.context = static_cast<atb::Context *>(streams[0]);
+    other.context = static_cast<atb::Context *>(streams[1]);
     Add add;
+    WritesInput writes_input;
     run(add, start, "StartOperation", "0_1");
     Overruns overrun(overruns ? FAULT : 0);
+    if (has_streams) overrun.inner = &other;
     overrun.SetRunnerInfo("StepOperation", {7});
     for (int i = 1; i <= STEPS; i++) {
+        if (is_captured && i == CAPTURED_FROM) check("aclmdlRICaptureBegin", aclmdlRICaptureBegin(streams[0], 0));
         overrun.Setup("0_1");
         overrun.Execute(step);
+        if (is_captured && i == CAPTURED_TO) {
+            check("aclmdlRICaptureEnd", aclmdlRICaptureEnd(streams[0], &graph));
+            check("aclmdlRIExecuteAsync", aclmdlRIExecuteAsync(graph, streams[0]));
+        }
         if (i == OWN_WRITE) {
             inputs[0] += 1;
+            start.context = other.context;
             run(add, start, "OwnerOperation", "0_1");
         }
+        if (i == CACHED && std::strstr(what, "-input")) run(writes_input, cache, "CacheOperation", "0_1");
+        if (i == FILLED && std::getenv("FILL_DISK")) fill_disk(std::getenv("FILL_DISK"), std::strtoul(std::getenv("FILL_MB"), nullptr, 10));
         if (i == HOST_WRITE && host_writes) kept[1] = -1;
         if (i % 20 == 0) inputs[1] += 1;
     }
     run(add, step, "EndOperation", "0_1");
+    if (has_streams) check("aclrtSynchronizeDevice", aclrtSynchronizeDevice());
     kept[2] = -2;
     run(add, step, "LaterOperation", "0_1");
     std::printf("{\"kept\": \"%p\", \"steps\": \"%p\"}\n", static_cast<void *>(kept), static_cast<void *>(steps));
@@ -278,7 +332,7 @@ extern "C" int run_model(const char *what) {
         return 0;
     }
     if (!std::strncmp(what, "watched", 7)) {
-        watched_steps(std::strstr(what, "-overrun"), std::strstr(what, "-host"));
+        watched_steps(what);
         return 0;
     }
     if (!std::strcmp(what, "waste")) {

@@ -8,25 +8,33 @@ use memscope_analysis::leaks::Verdict;
 
 /// Rows of each verdict, and of blocks of a device.
 const GROWING_SHOWN: usize = 10;
+const GROWING_SHOWN_WITHOUT_STEPS: usize = 4;
 const OTHERS_SHOWN: usize = 8;
 const BLOCKS_SHOWN: usize = 12;
 /// Columns of a row of steps.
 const SPARK_WIDTH: usize = 16;
 
+/// After a run without steps in which there is nothing to see.
+pub const NOTHING_GROWS_OVER_TIME: &str = "leaks: nothing grows over the time of the run";
+
 pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<String> {
     let growing: Vec<&Leak> = leaks.of(Verdict::Grows).collect();
-    if detail == Detail::Brief {
-        // Without steps, what a program fills up to its end looks like a leak: that is for those who ask.
-        let Some(steps) = &leaks.steps else { return Vec::new() };
-        if growing.is_empty() && leaks.freed_late.is_empty() {
-            let told = format!("leaks: nothing grows over {}", counted(u64::from(steps.ended), "step", "steps"));
-            return if leaks.too_short { Vec::new() } else { vec![layout.fit(&told).into_owned()] };
-        }
+    if detail == Detail::Brief && growing.is_empty() && leaks.freed_late.is_empty() {
+        let told = match &leaks.steps {
+            Some(steps) => format!("leaks: nothing grows over {}", counted(u64::from(steps.ended), "step", "steps")),
+            None => NOTHING_GROWS_OVER_TIME.to_owned(),
+        };
+        return if leaks.too_short { Vec::new() } else { vec![layout.fit(&told).into_owned()] };
     }
+    let shown = match (detail, &leaks.steps) {
+        // What a program fills up to its end looks like a leak: enough of it for the line one looks for.
+        (Detail::Brief, None) => GROWING_SHOWN_WITHOUT_STEPS,
+        _ => GROWING_SHOWN,
+    };
     let mut lines = vec![layout.emphasised(&layout.fit(&headline(leaks, growing.len())), Emphasis::Heading)];
-    lines.extend(growing.iter().take(GROWING_SHOWN).flat_map(|leak| rows(leak, leaks, layout)));
-    if growing.len() > GROWING_SHOWN {
-        let rest = &growing[GROWING_SHOWN..];
+    lines.extend(growing.iter().take(shown).flat_map(|leak| rows(leak, leaks, layout)));
+    if growing.len() > shown {
+        let rest = &growing[shown..];
         let sum = rest.iter().map(|leak| leak.bytes).sum();
         lines.push(format!(
             "  and {} that grow: {}",
@@ -40,7 +48,7 @@ pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<String> 
             lines.extend(others(leaks, verdict, layout));
         }
         lines.extend(blocks(&growing));
-    } else {
+    } else if leaks.steps.is_some() {
         lines.extend(sums(leaks).map(|line| format!("  {line}")));
     }
     lines
@@ -61,9 +69,10 @@ fn headline(leaks: &Leaks, growing: usize) -> String {
             format!("{ended} ended: too few to tell what grows; what outlived its step and was alive {end}")
         }
         Some(steps) => format!("over {}, alive {end}", counted(u64::from(steps.ended), "step", "steps")),
-        None => format!(
-            "over the time of the run, alive {end}; steps would tell more (mstx ranges \"step start\", or step())"
-        ),
+        None if growing > 0 => {
+            format!("over the time of the run, alive {end} (it may only be filling up: mark steps to know)")
+        }
+        None => format!("over the time of the run, alive {end}"),
     };
     match growing {
         0 if leaks.too_short => format!("leaks: {seen}:"),

@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::cmp::Reverse;
 
+pub use lines::NOTHING_GROWS_OVER_TIME;
 pub use marks::{MarkedDevice, MarkedLeak, MarkedLeaks, Marks};
 
 /// How many sources get names, those with most bytes: names are expensive, and without steps everything that is alive at
