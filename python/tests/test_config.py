@@ -31,7 +31,7 @@ REFUSED: Dict[str, Tuple[Dict[str, str], str]] = {
     "what cannot be written": ({"output": "caf\udce9"}, "bad value 'caf\\udce9' for output; allowed: text that can be written as UTF-8"),
     "a size": (
         {"watch": "a,b,full-content", "watch_max_bytes": "much"},
-        "bad value 'much' for watch_max_bytes; allowed: a number of bytes, e.g. 500M or 2G",
+        "bad value 'much' for watch_max_bytes: not a number; allowed: a number of bytes, e.g. 500M or 2G",
     ),
     "no bytes at all": ({"watch_max_bytes": "0"}, "bad value '0' for watch_max_bytes: out of range; allowed: a number of bytes, e.g. 500M or 2G"),
     "an analysis": ({"analysis": "leak"}, "bad value 'leak' for analysis; allowed: leaks, "),
