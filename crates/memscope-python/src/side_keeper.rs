@@ -243,35 +243,43 @@ fn say(socket: RawFd, wish: Wish, file: Option<RawFd>, flags: c_int) -> io::Resu
 /// Whether the end of the process is not to be held up: its Python has threads that go on while the interpreter is torn down.
 static HURRIES: AtomicBool = AtomicBool::new(false);
 
-/// The process is to end without waiting for the keeper, which goes on without it.
+/// The process is to end without waiting for the keeper, which goes on without it; it is told now, and nothing is done at the end.
 #[pyfunction]
 pub(crate) fn hurry() {
-    HURRIES.store(true, Release);
-}
-
-/// The process ends: everything has been freed that is freed at an end, and nothing of Python is left. The keeper is told,
-/// shows what it has to say on our error stream, and is waited for, so that files are there when the command is over.
-extern "C" fn end() {
     let Some(socket) = own_socket() else { return };
-    if let Some(api) = crate::table::find() {
-        (api.end)();
-    }
-    // SAFETY: asks whether there is such a descriptor.
-    let has_errors = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_GETFD) } >= 0;
-    let mut answer = match say(socket, Wish::Report, has_errors.then_some(libc::STDERR_FILENO), 0) {
-        Ok(()) => Answer::NotYet,
-        Err(_) => Answer::Gone,
-    };
-    if HURRIES.load(Acquire) && answer == Answer::NotYet {
+    if say(socket, Wish::Leave, own_errors(), 0).is_ok() {
+        HURRIES.store(true, Release);
         let name = RECORDING.get().map_or("", |(brand, _)| brand.name());
         let _ = writeln!(
             io::stderr(),
             "[{name}] the files are written after the program's end: threads of it are at work still"
         );
-    } else {
-        while answer == Answer::NotYet {
-            answer = hear(-1);
-        }
+    }
+}
+
+/// Our error stream, if there is one.
+fn own_errors() -> Option<RawFd> {
+    // SAFETY: asks whether there is such a descriptor.
+    let has_errors = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_GETFD) } >= 0;
+    has_errors.then_some(libc::STDERR_FILENO)
+}
+
+/// The process ends: everything has been freed that is freed at an end, and nothing of Python is left. The keeper is told,
+/// shows what it has to say on our error stream, and is waited for, so that files are there when the command is over.
+extern "C" fn end() {
+    if HURRIES.load(Acquire) {
+        return;
+    }
+    let Some(socket) = own_socket() else { return };
+    if let Some(api) = crate::table::find() {
+        (api.end)();
+    }
+    let mut answer = match say(socket, Wish::Report, own_errors(), 0) {
+        Ok(()) => Answer::NotYet,
+        Err(_) => Answer::Gone,
+    };
+    while answer == Answer::NotYet {
+        answer = hear(-1);
     }
     OWNER.store(0, Release);
     if answer == Answer::Gone {

@@ -45,6 +45,8 @@ pub enum Wish {
     Answer,
     /// The program ends and waits: files and a report, to the descriptor that comes with it, then an answer.
     Report,
+    /// The program is about to end and waits for nothing: files and a report, to the descriptor that comes with it, once it has.
+    Leave,
 }
 
 /// What the keeper says to [`Wish::Answer`] and [`Wish::Report`].
@@ -53,13 +55,14 @@ pub const DONE: u8 = b'd';
 pub const UNWRITTEN: u8 = b'u';
 
 impl Wish {
-    const ALL: [Wish; 3] = [Wish::Export, Wish::Answer, Wish::Report];
+    const ALL: [Wish; 4] = [Wish::Export, Wish::Answer, Wish::Report, Wish::Leave];
 
     pub const fn byte(self) -> u8 {
         match self {
             Wish::Export => b'e',
             Wish::Answer => b'a',
             Wish::Report => b'r',
+            Wish::Leave => b'l',
         }
     }
 
@@ -108,6 +111,14 @@ enum News {
     Died,
 }
 
+/// How the program ended.
+struct End {
+    /// Where its user reads.
+    terminal: Option<OwnedFd>,
+    /// It waits for its files.
+    is_waited_for: bool,
+}
+
 /// Keeps the run until the program has ended and its files are written. `record` is what the recorder was told.
 pub fn keep(watched: Watched, record: &OsStr) -> anyhow::Result<()> {
     let config = DecodedConfig::decode(record).ok_or_else(|| anyhow::anyhow!("the settings of the run are missing"))?;
@@ -126,10 +137,10 @@ pub fn keep(watched: Watched, record: &OsStr) -> anyhow::Result<()> {
     let interruption = Interruption::default();
     let oom_kills = OomKillWatch::begin();
     let news = listen(watched, &interruption)?;
-    let last = answer_wishes(&news, &settings, run_id, &interruption);
+    let end = answer_wishes(&news, &settings, run_id, &interruption);
     let oom_kills = oom_kills.end();
 
-    if let News::Wish(_, Some(terminal)) = &last {
+    if let Some(terminal) = &end.terminal {
         let _ = rustix::stdio::dup2_stderr(terminal);
     }
     usage.end(&printer);
@@ -151,7 +162,7 @@ pub fn keep(watched: Watched, record: &OsStr) -> anyhow::Result<()> {
         // All was said on the program's own stream.
         let _ = std::fs::remove_file(log);
     }
-    if matches!(last, News::Wish(..)) {
+    if end.is_waited_for {
         // Whatever the program's error stream was: nobody shall wait for us because of it.
         let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
         let _ = nowhere.map(|nowhere| rustix::stdio::dup2_stderr(&nowhere));
@@ -179,18 +190,21 @@ fn start_once_more(watched: Watched) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Answers the program until it ends; gives what was the end.
-fn answer_wishes(news: &Receiver<News>, settings: &Settings, run_id: u64, interruption: &Interruption) -> News {
+/// Answers the program until it ends.
+fn answer_wishes(news: &Receiver<News>, settings: &Settings, run_id: u64, interruption: &Interruption) -> End {
     let mut answer = DONE;
+    let mut left = None;
     loop {
-        let Ok(first) = news.recv() else { return News::Died };
+        let first = news.recv().unwrap_or(News::Died);
         let (mut export, mut answers, mut next) = (false, 0, Some(first));
         // Whatever was asked for meanwhile is asked for once.
         while let Some(one) = next {
             match one {
                 News::Wish(Wish::Export, _) => export = true,
                 News::Wish(Wish::Answer, _) => answers += 1,
-                News::Wish(Wish::Report, _) | News::Died => return one,
+                News::Wish(Wish::Leave, terminal) => left = terminal,
+                News::Wish(Wish::Report, terminal) => return End { terminal, is_waited_for: true },
+                News::Died => return End { terminal: left, is_waited_for: false },
             }
             next = news.try_recv().ok();
         }
