@@ -181,6 +181,7 @@ fn a_deferred_run_shows_nothing_of_the_time_before_start() {
     assert!(!never.contains("peak") && !never.contains("90.0 MiB"), "{never}");
     assert_eq!(never.matches("never called start()").count(), 1, "{never}");
     assert!(never.contains("1 process recorded: 3 events, none of them in the time asked for, none lost"), "{never}");
+    assert!(!never.contains("nothing grows"), "{never}");
     let started = info(
         recorded(|spool| {
             let lane = deferred(spool);

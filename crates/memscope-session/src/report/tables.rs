@@ -45,7 +45,12 @@ pub(super) fn of_analyses(report: &ProcessReport, layout: &Layout) -> Vec<String
         }
         Err(_) => Vec::new(),
     };
-    report.conclusions.iter().flat_map(told).collect()
+    let mut lines: Vec<String> = report.conclusions.iter().flat_map(told).collect();
+    if report.outcome.nothing_chosen.is_some() {
+        // Where nothing was looked at, that nothing was seen is no news.
+        lines.retain(|line| line != NOTHING_GROWS_OVER_TIME);
+    }
+    lines
 }
 
 fn of_pool(pool: &PoolReport, report: &ProcessReport, layout: &Layout) -> Vec<String> {
