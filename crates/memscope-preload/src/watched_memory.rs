@@ -1,5 +1,5 @@
 //! Memory of devices, read for watched blocks: the one place where the runtime is called for more than its hooks' own arguments.
-use crate::hooks::atb::current_device;
+use crate::hooks::atb::{Helper, current_device};
 use crate::original::{ACL, Original};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
@@ -12,6 +12,11 @@ memscope_hook::functions! {
     aclrtMemcpy(to: *mut c_void, room: usize, from: *const c_void, count: usize, kind: c_int) -> c_int, in ACL;
     aclrtSynchronizeStream(stream: usize) -> c_int, in ACL;
     aclrtSynchronizeDevice() -> c_int, in ACL;
+}
+
+memscope_hook::functions! {
+    // Older versions do not have it, and are not searched for it with every operator.
+    found by Helper;
     // Stores 0 for a stream that is not captured, and a model.
     aclmdlRICaptureGetInfo(stream: usize, status: *mut u32, model: *mut usize) -> c_int, in ACL;
 }
