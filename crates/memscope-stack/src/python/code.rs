@@ -64,17 +64,31 @@ impl Fingerprint {
     /// As for [`Fingerprint::of`].
     #[inline(always)]
     unsafe fn is_of(&self, layout: &Layout, code: usize, seen: &mut SeenFile) -> bool {
-        // SAFETY: the caller's, and the layout is that of this interpreter. The parts of live code are live.
+        // SAFETY: passed on. The parts of live code are live.
         unsafe {
-            let other_table = load::<usize>(code, layout.code_line_table.into()) ^ self.line_table;
-            if let Some(offset) = layout.code_version {
-                // Numbers stay, so that even code in its destructor is what it was.
-                let number = load::<u32>(code, offset.into());
-                if number != 0 {
-                    return (u64::from(number) ^ self.stamp) | other_table as u64 == 0;
+            match self.has_number_of(layout, code) {
+                Some(has_number) => has_number,
+                None => {
+                    load::<usize>(code, layout.code_line_table.into()) == self.line_table
+                        && is_live(code)
+                        && contents(layout, code, self.line_table, seen) == self.stamp
                 }
             }
-            other_table == 0 && is_live(code) && contents(layout, code, self.line_table, seen) == self.stamp
+        }
+    }
+
+    /// Whether this is the fingerprint of the code object at `code` by its number, `None` if it has no number.
+    ///
+    /// # Safety
+    /// As for [`Fingerprint::of`].
+    #[inline(always)]
+    unsafe fn has_number_of(&self, layout: &Layout, code: usize) -> Option<bool> {
+        // SAFETY: the caller's, and the layout is that of this interpreter. Numbers stay, so that even code in its destructor is
+        // what it was.
+        unsafe {
+            let number = load::<u32>(code, layout.code_version?.into());
+            let other_table = load::<usize>(code, layout.code_line_table.into()) ^ self.line_table;
+            if number == 0 { None } else { Some((u64::from(number) ^ self.stamp) | other_table as u64 == 0) }
         }
     }
 }
@@ -144,7 +158,7 @@ impl SeenFile {
 /// What a capture holds remembered code against.
 pub(super) struct Witness<'a> {
     pub(super) interpreter: &'a Interpreter,
-    now: DeathCount,
+    pub(super) now: DeathCount,
     /// What was seen at this moment is still there: that of now, or one that nothing was seen at.
     undisturbed_since: DeathCount,
     file: SeenFile,
@@ -205,6 +219,22 @@ impl KnownCode {
         }
         // SAFETY: passed on.
         self.seen == witness.undisturbed_since || unsafe { self.is_there_after_deaths(layout, witness) }
+    }
+
+    /// Whether the code object at its address has the number that this one has, if it has one.
+    ///
+    /// # Safety
+    /// As for [`KnownCode::is_still_there`].
+    #[inline(always)]
+    pub(super) unsafe fn has_its_number(&self, layout: &Layout) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.fingerprint.has_number_of(layout, self.address) == Some(true) }
+    }
+
+    /// Whether it was there at the moment of `witness`.
+    #[inline(always)]
+    pub(super) fn was_seen_by(&self, witness: &Witness<'_>) -> bool {
+        self.seen == witness.now
     }
 
     /// The same where something died, or deaths are not counted.

@@ -15,6 +15,7 @@
 //! the array may be out of date, but only there, and what is below `depth` is cut off by whoever reads the stack. When those
 //! frames come within `depth` again they are compared like all others.
 use super::code::{CodeTable, KnownCode, Scratch, Witness};
+use super::deaths::DeathCount;
 use super::interpreter::{Interpreter, interpreter, is_plausible};
 use super::layout::{Layout, PYTHON_3_9, PYTHON_3_10, PYTHON_3_11, PYTHON_3_12};
 use crate::tree::{FrameKey, Interned, NodeId, Tree};
@@ -45,6 +46,32 @@ impl RememberedFrame {
     }
 }
 
+/// Calls a function of a layout with the offsets as constants, which takes half as many loads, and as a function of its own, whose
+/// loop has all registers. Published layouts are no constants.
+macro_rules! with_constants {
+    ($layout:expr, $function:ident($($name:ident: $type:ty),*) -> $result:ty) => {{
+        macro_rules! with {
+            ($constant:expr) => {{
+                #[inline(never)]
+                unsafe fn with_constants($($name: $type),*) -> $result {
+                    // SAFETY: passed on.
+                    unsafe { $function(&$constant, $($name),*) }
+                }
+                // SAFETY: passed on.
+                unsafe { with_constants($($name),*) }
+            }};
+        }
+        match $layout.version {
+            0x0309 => with!(PYTHON_3_9),
+            0x030a => with!(PYTHON_3_10),
+            0x030b => with!(PYTHON_3_11),
+            0x030c => with!(PYTHON_3_12),
+            // SAFETY: passed on.
+            _ => unsafe { $function($layout, $($name),*) },
+        }
+    }};
+}
+
 #[repr(C)]
 struct Memory {
     remembered: [RememberedFrame; CAPACITY],
@@ -61,6 +88,8 @@ pub struct PythonStack {
     length: usize,
     /// The highest `length` so far: above it, memory was never touched.
     touched: usize,
+    /// A moment at which the code of all remembered frames was there; unknown if there is none.
+    all_seen: DeathCount,
     codes: CodeTable,
 }
 
@@ -97,7 +126,7 @@ struct Walk {
 impl PythonStack {
     /// An empty stack; takes memory with the first Python frame.
     pub const fn new() -> PythonStack {
-        PythonStack { memory: None, length: 0, touched: 0, codes: CodeTable::new() }
+        PythonStack { memory: None, length: 0, touched: 0, all_seen: DeathCount::UNKNOWN, codes: CodeTable::new() }
     }
 
     /// The node of the innermost Python frame, `NONE` if this thread runs no Python (or an unknown one). `depth`, 1 to
@@ -135,7 +164,47 @@ impl PythonStack {
 
     /// # Safety
     /// `innermost` must be implausible or the first of a chain of frames that stands still.
+    #[inline(always)]
     unsafe fn capture_from<S: DefinitionSink>(
+        &mut self,
+        interpreter: &Interpreter,
+        innermost: usize,
+        depth: usize,
+        tree: &mut Tree,
+        sink: &mut S,
+    ) -> NodeId {
+        // SAFETY: passed on.
+        unsafe {
+            match self.unchanged_node(interpreter, innermost, depth) {
+                Some(node) => node,
+                None => self.capture_changed(interpreter, innermost, depth, tree, sink),
+            }
+        }
+    }
+
+    /// The node of the innermost frame if the stack is as remembered from the innermost frame to the outermost, as it is in most
+    /// captures: Python functions that allocate do so more than once.
+    ///
+    /// # Safety
+    /// As for `capture_from`.
+    #[inline(always)]
+    unsafe fn unchanged_node(&self, interpreter: &Interpreter, innermost: usize, depth: usize) -> Option<NodeId> {
+        let layout = &interpreter.layout;
+        if self.length > depth || layout.code_version.is_none() && !self.all_seen.is_still(interpreter.now()) {
+            return None;
+        }
+        // SAFETY: mapped whole, zeroed, and used by this lane alone.
+        let remembered = unsafe { (*self.memory?.as_ptr()).remembered.get(..self.length)? };
+        // SAFETY: passed on.
+        let is_unchanged =
+            with_constants!(layout, is_whole_stack(remembered: &[RememberedFrame], innermost: usize) -> bool);
+        if is_unchanged { remembered.last().map(|innermost| innermost.node) } else { None }
+    }
+
+    /// # Safety
+    /// As for `capture_from`.
+    #[inline(never)]
+    unsafe fn capture_changed<S: DefinitionSink>(
         &mut self,
         interpreter: &Interpreter,
         innermost: usize,
@@ -175,6 +244,9 @@ impl PythonStack {
         }
         self.length = length;
         self.touched = self.touched.max(length);
+        let is_seen = |entry: &RememberedFrame| entry.code.id == NO_CODE || entry.code.was_seen_by(witness);
+        let are_seen = length <= depth && remembered.get(..length).unwrap_or_default().iter().all(is_seen);
+        self.all_seen = if are_seen { witness.now } else { DeathCount::UNKNOWN };
         let first = walk.changed.min(walk.kept);
         let mut node = match first.checked_sub(1).and_then(|below| remembered.get(below)) {
             Some(below) => below.node,
@@ -262,7 +334,10 @@ impl PythonStack {
         let layout = &witness.interpreter.layout;
         loop {
             // SAFETY: the caller's; `left` frames are remembered.
-            stretch = unsafe { compare_version(layout, remembered, stretch, depth, witness) };
+            stretch = with_constants!(
+                layout,
+                compare(remembered: &mut [RememberedFrame; CAPACITY], stretch: Stretch, depth: usize, witness: &mut Witness<'_>) -> Stretch
+            );
             if stretch.python_frames >= depth {
                 return Some(changed);
             }
@@ -430,45 +505,6 @@ impl Stretch {
     }
 }
 
-/// [`compare`] with the offsets as constants, which takes half as many loads, and in a function of its own, whose loop has all
-/// registers. Published layouts are no constants.
-///
-/// # Safety
-/// As for `capture_from`.
-#[inline(always)]
-unsafe fn compare_version(
-    layout: &Layout,
-    remembered: &mut [RememberedFrame; CAPACITY],
-    stretch: Stretch,
-    depth: usize,
-    witness: &mut Witness<'_>,
-) -> Stretch {
-    macro_rules! compare_with {
-        ($layout:expr) => {{
-            #[inline(never)]
-            unsafe fn with_constants(
-                remembered: &mut [RememberedFrame; CAPACITY],
-                stretch: Stretch,
-                depth: usize,
-                witness: &mut Witness<'_>,
-            ) -> Stretch {
-                // SAFETY: passed on.
-                unsafe { compare(&$layout, remembered, stretch, depth, witness) }
-            }
-            // SAFETY: passed on.
-            unsafe { with_constants(remembered, stretch, depth, witness) }
-        }};
-    }
-    match layout.version {
-        0x0309 => compare_with!(PYTHON_3_9),
-        0x030a => compare_with!(PYTHON_3_10),
-        0x030b => compare_with!(PYTHON_3_11),
-        0x030c => compare_with!(PYTHON_3_12),
-        // SAFETY: passed on.
-        _ => unsafe { compare(layout, remembered, stretch, depth, witness) },
-    }
-}
-
 /// Follows the chain while its frames are those remembered and unchanged, up to `depth`.
 ///
 /// # Safety
@@ -496,6 +532,29 @@ unsafe fn compare(
         left -= 1;
     }
     Stretch { frame, python_frames, left }
+}
+
+/// Whether the chain from `innermost` outwards is what is remembered, to its end. The code must have been there at this moment
+/// unless code has numbers; where one has none, the answer is no.
+///
+/// # Safety
+/// As for `capture_from`.
+#[inline(always)]
+unsafe fn is_whole_stack(layout: &Layout, remembered: &[RememberedFrame], innermost: usize) -> bool {
+    let mut frame = innermost;
+    for entry in remembered.iter().rev() {
+        // SAFETY: a frame of the chain once it is the remembered one; see `is_unchanged`.
+        unsafe {
+            if entry.frame != frame
+                || !is_in_place(layout, entry)
+                || layout.code_version.is_some() && entry.code.id != NO_CODE && !entry.code.has_its_number(layout)
+            {
+                return false;
+            }
+            frame = layout.previous_of(frame);
+        }
+    }
+    frame == 0
 }
 
 /// Whether the frame of `entry` is where it was, in code at the address of the code it was in.
