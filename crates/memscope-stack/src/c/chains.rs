@@ -329,23 +329,15 @@ impl Chain<'_> {
         (KnownFrame { slot, return_address, node: joint.node, fp }, self.lengths.joint())
     }
 
-    /// Puts the chain on the `base` outermost frames of `stack`, the innermost of which is the joint: all of it, or as many frames
-    /// as it takes to have `wanted` in all.
+    /// Puts the chain on the `base` outermost frames of `stack`, the innermost of which is the joint.
     #[inline]
-    pub(super) fn put_on(&self, base: usize, stack: &mut LastStack, wanted: usize) -> NodeId {
-        let frames = self.len().min(wanted.saturating_sub(base));
-        let mut rebuild = stack.rebuild(base, frames);
+    pub(super) fn put_on(&self, base: usize, stack: &mut LastStack) -> NodeId {
+        let mut rebuild = stack.rebuild(base, self.len());
         let joint = rebuild.len() - 1;
         for link in self.links.iter().skip(1).map(Link::of) {
-            if rebuild.is_full() {
-                break;
-            }
             rebuild.push_word(link.word(self.slot), link.kind(), link.node);
         }
         for FrameFp { frame, fp } in self.fps.iter().map(FrameFp::of) {
-            if frame > frames {
-                break;
-            }
             rebuild.set_fp(joint + frame, fp);
         }
         rebuild.finish()
@@ -462,7 +454,7 @@ mod tests {
         let chain = chains.find(key(&first), &first).ok().unwrap();
 
         stack.put(2, &[(50, 9)]);
-        assert_eq!(chain.put_on(2, &mut stack.last, usize::MAX), NodeId(5));
+        assert_eq!(chain.put_on(2, &mut stack.last), NodeId(5));
         let nodes: Vec<_> = (0..stack.last.len()).map(|index| stack.last.node(index).0).collect();
         assert_eq!(nodes, [1, 2, 3, 4, 5]);
         chains.forget();
@@ -511,7 +503,7 @@ mod tests {
             if round % 100 == 99 {
                 let recent = kept.iter().rev().take(2900).filter(|(first, slots)| {
                     let Ok(chain) = chains.find(key(first), first) else { return false };
-                    assert_eq!(chain.put_on(1, &mut stack.last, usize::MAX), NodeId(slots.last().unwrap().1));
+                    assert_eq!(chain.put_on(1, &mut stack.last), NodeId(slots.last().unwrap().1));
                     true
                 });
                 let found = recent.count();

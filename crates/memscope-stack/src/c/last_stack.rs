@@ -421,12 +421,6 @@ impl Rebuild<'_> {
         self.at
     }
 
-    /// Whether all frames are there that room was made for.
-    #[inline]
-    pub(super) fn is_full(&self) -> bool {
-        self.at == self.end
-    }
-
     #[inline]
     pub(super) fn parent(&self) -> NodeId {
         self.parent

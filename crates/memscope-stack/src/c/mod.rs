@@ -290,7 +290,7 @@ impl CStack {
     /// Puts the pending chain on the remembered frames.
     #[inline(never)]
     fn put_pending(&mut self) {
-        put_pending(&mut self.pending, &self.chains, &mut self.last, usize::MAX);
+        put_pending(&mut self.pending, &self.chains, &mut self.last);
     }
 
     /// The stack if what is new of it is a chain that was kept: one of the two that came after the last one.
@@ -528,7 +528,7 @@ fn is_proven(last: &LastStack, index: usize, depth: usize) -> bool {
 fn follow(chain: &Chain, pending: &mut Pending, chains: &Chains, last: &mut LastStack, depth: usize) -> bool {
     let (joint, index) = chain.joint();
     if index >= last.len() {
-        put_pending(pending, chains, last, index + 1);
+        put_pending(pending, chains, last);
     }
     let wanted = depth.saturating_sub(chain.len()).max(1);
     let goes_on = last.has(&joint, index) && is_proven(last, index, wanted);
@@ -538,11 +538,10 @@ fn follow(chain: &Chain, pending: &mut Pending, chains: &Chains, last: &mut Last
     goes_on
 }
 
-/// Puts the pending chain on the remembered frames, up to as many as `wanted`: those further in are forgotten.
 #[inline(never)]
-fn put_pending(pending: &mut Pending, chains: &Chains, last: &mut LastStack, wanted: usize) {
+fn put_pending(pending: &mut Pending, chains: &Chains, last: &mut LastStack) {
     if let Some(chain) = chains.at(pending.position) {
-        chain.put_on(last.len(), last, wanted);
+        chain.put_on(last.len(), last);
     }
     *pending = Pending::NONE;
 }

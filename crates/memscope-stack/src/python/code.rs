@@ -231,10 +231,10 @@ impl KnownCode {
         unsafe { self.fingerprint.has_number_of(layout, self.address) == Some(true) }
     }
 
-    /// Whether it was there at the moment of `witness`.
+    /// Whether it has a number, or was there at the moment of `witness`.
     #[inline(always)]
-    pub(super) fn was_seen_by(&self, witness: &Witness<'_>) -> bool {
-        self.seen == witness.now
+    pub(super) fn is_known_to(&self, witness: &Witness<'_>) -> bool {
+        witness.interpreter.layout.code_version.is_some() || self.seen == witness.undisturbed_since
     }
 
     /// The same where something died, or deaths are not counted.

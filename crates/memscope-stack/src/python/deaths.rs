@@ -26,12 +26,6 @@ impl DeathCount {
     /// No moment at all.
     pub(super) const NEVER: DeathCount = DeathCount(u64::MAX);
 
-    /// Whether no code has died from this moment to `now`. Of unknown moments nothing is known.
-    #[inline(always)]
-    pub(super) fn is_still(self, now: DeathCount) -> bool {
-        self == now && now != DeathCount::UNKNOWN
-    }
-
     /// Whether code that was at `address` at this moment may have died since. Who asks has a frame that runs code there.
     #[inline]
     pub(super) fn may_precede_death_at(self, address: usize) -> bool {

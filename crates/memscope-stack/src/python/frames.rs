@@ -88,7 +88,8 @@ pub struct PythonStack {
     length: usize,
     /// The highest `length` so far: above it, memory was never touched.
     touched: usize,
-    /// A moment at which the code of all remembered frames was there; unknown if there is none.
+    /// The moment at which the code of all remembered frames was there, or never. Unknown, which is now, if it is asked for its
+    /// number instead.
     all_seen: DeathCount,
     codes: CodeTable,
 }
@@ -190,7 +191,7 @@ impl PythonStack {
     #[inline(always)]
     unsafe fn unchanged_node(&self, interpreter: &Interpreter, innermost: usize, depth: usize) -> Option<NodeId> {
         let layout = &interpreter.layout;
-        if self.length > depth || layout.code_version.is_none() && !self.all_seen.is_still(interpreter.now()) {
+        if self.length > depth || self.all_seen != interpreter.now() {
             return None;
         }
         // SAFETY: mapped whole, zeroed, and used by this lane alone.
@@ -244,9 +245,9 @@ impl PythonStack {
         }
         self.length = length;
         self.touched = self.touched.max(length);
-        let is_seen = |entry: &RememberedFrame| entry.code.id == NO_CODE || entry.code.was_seen_by(witness);
-        let are_seen = length <= depth && remembered.get(..length).unwrap_or_default().iter().all(is_seen);
-        self.all_seen = if are_seen { witness.now } else { DeathCount::UNKNOWN };
+        let is_known = |entry: &RememberedFrame| entry.code.id == NO_CODE || entry.code.is_known_to(witness);
+        let all_known = length <= depth && remembered.get(..length).unwrap_or_default().iter().all(is_known);
+        self.all_seen = if all_known { witness.now } else { DeathCount::NEVER };
         let first = walk.changed.min(walk.kept);
         let mut node = match first.checked_sub(1).and_then(|below| remembered.get(below)) {
             Some(below) => below.node,

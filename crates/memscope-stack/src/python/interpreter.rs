@@ -242,6 +242,12 @@ pub(super) unsafe fn load<T: Copy>(address: usize, offset: usize) -> T {
     unsafe { ((address + offset) as *const T).read() }
 }
 
+/// Out of the way: the end of a program is no place for speed.
+#[cold]
+fn is_other(finalizing: usize, thread: usize) -> bool {
+    finalizing != thread
+}
+
 /// Whether this can be the address of an interpreter structure, all of which are aligned to 8.
 #[inline]
 pub(super) fn is_plausible(address: usize) -> bool {
@@ -250,7 +256,8 @@ pub(super) fn is_plausible(address: usize) -> bool {
     #[cfg(not(target_arch = "x86_64"))]
     const END_OF_USER_SPACE: usize = 1 << 48;
     const FIRST_PAGES: usize = 0x1_0000;
-    address & 7 == 0 && address.wrapping_sub(FIRST_PAGES) < END_OF_USER_SPACE - FIRST_PAGES
+    // The three lowest bits become the highest ones, so that one comparison finds them, too.
+    address.wrapping_sub(FIRST_PAGES).rotate_right(3) < (END_OF_USER_SPACE - FIRST_PAGES) >> 3
 }
 
 /// What there is to know of a frame.
@@ -338,7 +345,7 @@ impl Interpreter {
         let finalizing: usize = unsafe { load(self.runtime, self.layout.runtime_finalizing.into()) };
         // From here on, the finalising thread frees the states of all others, while those may still be in C code
         // and still have theirs in the thread-specific value.
-        if finalizing != 0 && finalizing != thread {
+        if finalizing != 0 && is_other(finalizing, thread) {
             return 0;
         }
         // SAFETY: a thread's own state is freed by the thread itself, after the thread-specific value was reset.
