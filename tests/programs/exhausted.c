@@ -87,6 +87,9 @@ int main(int argc, char **argv) {
         return 5;
     if (mmap((void *)1, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
         return 6;
+    char *pages = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    /* Its neighbour is in the way. */
+    REFUSED("mremap in place", mremap(pages, 4096, 8192, 0) == MAP_FAILED);
     void *volatile nothing = realloc(malloc(32), 0);
     (void)nothing;
     for (int number = 0; number < blocks; number++)

@@ -3,7 +3,9 @@ use crate::hooks::{self, Pointer};
 use crate::recording::{Call, says_no_memory};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, PROT_EXEC, PROT_READ, PROT_WRITE, off_t};
+use libc::{
+    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, MREMAP_MAYMOVE, PROT_EXEC, PROT_READ, PROT_WRITE, off_t,
+};
 use memscope_hook::{Entry, host_call};
 
 pub(crate) unsafe extern "C" fn mmap(
@@ -86,7 +88,8 @@ pub(crate) unsafe extern "C" fn mremap(
         if new != MAP_FAILED {
             let (old_length, new_length) = (whole_pages(old_length), whole_pages(new_length));
             call.remapped((old as usize, old_length), (new as usize, new_length), began);
-        } else if says_no_memory() {
+        } else if flags & MREMAP_MAYMOVE != 0 && says_no_memory() {
+            // Where it may not move, it is the place that was not to be had; who needs the memory asks again.
             call.refused(host_call::MREMAP, new_length, 0);
         }
     }
