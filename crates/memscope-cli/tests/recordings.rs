@@ -104,6 +104,24 @@ fn refused_memory_is_told_with_its_call_site_and_not_more_often_than_needed() {
 }
 
 #[test]
+fn a_single_free_is_told_in_the_singular() {
+    let of = |frees: u64| {
+        let root = recorded(|spool| {
+            spool.config("c=0;py=0;cpu=1;dir=/tmp");
+            let lane = spool.lane(31);
+            for number in 0..frees {
+                spool.free(lane, 1 + number, 0x5000 + number * 64, 0);
+            }
+        });
+        info(root.path())
+    };
+    let one = "    1 free of a block whose allocation was not seen (a forked child frees what its parent allocated)";
+    assert!(of(1).lines().any(|line| line == one), "{}", of(1));
+    let two = "    2 frees of blocks whose allocation was not seen (a forked child frees what its parent allocated)";
+    assert!(of(2).lines().any(|line| line == two), "{}", of(2));
+}
+
+#[test]
 fn what_was_chosen_and_never_came_is_told_after_an_export() {
     let root = recorded(|spool| {
         spool.config("c=0;py=0;mode=1;steps=;dir=/tmp");

@@ -308,19 +308,32 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
     lines.extend(report.notes.iter().cloned());
     lines.extend(outcome.problems.iter().map(words::problem));
     lines.extend(losses(outcome));
-    let mut counted_line = |number: u64, what: &str| {
+    let mut counted_line = |number: u64, singular: &str, plural: &str| {
         if number > 0 {
-            lines.push(format!("{} {what}", count(number)));
+            lines.push(counted(number, singular, plural));
         }
     };
-    let unseen = match report.attached {
-        true => "frees of blocks that were allocated before start()",
-        false => "frees of blocks whose allocation was not seen (a forked child frees what its parent allocated)",
+    let (free, frees) = match report.attached {
+        true => {
+            ("free of a block that was allocated before start()", "frees of blocks that were allocated before start()")
+        }
+        false => (
+            "free of a block whose allocation was not seen (a forked child frees what its parent allocated)",
+            "frees of blocks whose allocation was not seen (a forked child frees what its parent allocated)",
+        ),
     };
-    counted_line(outcome.unmatched_frees, unseen);
-    counted_line(outcome.replaced_blocks, "blocks whose free was not seen before their address was used again");
-    counted_line(outcome.events_without_stack, "events whose call stack is lost");
-    counted_line(outcome.unknown_records, "records of kinds that this version does not know were skipped");
+    counted_line(outcome.unmatched_frees, free, frees);
+    counted_line(
+        outcome.replaced_blocks,
+        "block whose free was not seen before its address was used again",
+        "blocks whose free was not seen before their address was used again",
+    );
+    counted_line(outcome.events_without_stack, "event whose call stack is lost", "events whose call stack is lost");
+    counted_line(
+        outcome.unknown_records,
+        "record of a kind that this version does not know was skipped",
+        "records of kinds that this version does not know were skipped",
+    );
     const DAMAGE_SHOWN: usize = 5;
     lines.extend(outcome.damage.iter().take(DAMAGE_SHOWN).map(|damage| format!("damaged: {}", words::damage(damage))));
     if outcome.damage.len() > DAMAGE_SHOWN {
