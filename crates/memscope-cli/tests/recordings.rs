@@ -187,6 +187,37 @@ fn lost_events_have_the_reason_that_was_recorded() {
 }
 
 #[test]
+fn what_was_alive_when_recording_stopped_is_not_said_never_to_have_been_freed() {
+    let told = |lost: u64| {
+        let root = recorded(|spool| {
+            spool.config("c=0;py=20;cpu=1;dir=/tmp");
+            let lane = spool.lane(31);
+            spool.code(lane, 0, "train.py", "step", 7).python_node(lane, 1, 0, 0, 0);
+            for number in 0..400 {
+                spool.alloc(lane, 1_000_000 * (1 + number), 0x5000 + number * 64, 64, 1);
+            }
+            spool.lose(lane, lost).stopped(StopReason::SizeCap, 0);
+        });
+        info(root.path())
+    };
+    let text = told(7);
+    for words in [
+        "    cpu HOST: peak 25.0 KiB after 0.400 s, alive when recording stopped 25.0 KiB in 400 blocks",
+        "alive when recording stopped of process 31, cpu HOST:",
+        "leaks: 1 call site grows, over the time that was recorded, alive when recording stopped (it may only",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    assert!(!text.contains("never freed") && !text.contains("the end"), "{text}");
+    // Where nothing came after it, nothing is missing.
+    let text = told(0);
+    assert!(
+        text.contains("never freed of process 31, cpu HOST:") && !text.contains("when recording stopped"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_deferred_run_shows_nothing_of_the_time_before_start() {
     let deferred = |spool: &mut SpoolBuilder| {
         spool.config("c=0;py=0;cpu=1;mode=1;steps=;dir=/tmp");

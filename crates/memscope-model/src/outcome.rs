@@ -66,6 +66,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Recording stopped, and the process did not: what was alive then may have been freed since.
+    pub fn is_cut_short(&self) -> bool {
+        self.stopped.is_some() && self.lost_events > 0
+    }
+
     /// The blocks of the devices asked for that are alive at the end, in the order in which they were allocated.
     pub fn live_blocks(&self) -> impl ExactSizeIterator<Item = &Block> {
         self.live.iter()

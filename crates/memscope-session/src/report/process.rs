@@ -118,6 +118,11 @@ fn runs(info: &ProcessInfo) -> bool {
 }
 
 impl ProcessReport {
+    /// What the last recorded event stands for.
+    pub fn last_moment(&self) -> &'static str {
+        if self.outcome.is_cut_short() { "when recording stopped" } else { "at the end" }
+    }
+
     /// Replays the recording in `directory` for nothing but this.
     pub fn read(
         directory: &Path,

@@ -242,9 +242,7 @@ fn process_lines(report: &ProcessReport) -> Vec<String> {
     let events = counted_events(std::iter::once(&report.outcome));
     let mut lines =
         vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.end_in_words())];
-    lines.extend(
-        shown_pools(report).map(|pool| format!("    {}{}", pool_line(pool, report.life), beside(pool, report))),
-    );
+    lines.extend(shown_pools(report).map(|pool| format!("    {}{}", pool_line(pool, report), beside(pool, report))));
     lines.extend(kernel_line(report).map(|line| format!("    {line}")));
     lines.extend(shortcomings(report).into_iter().map(|line| format!("    {line}")));
     lines
@@ -263,16 +261,17 @@ fn kernel_line(report: &ProcessReport) -> Option<String> {
     })
 }
 
-fn pool_line(pool: &PoolReport, life: Life) -> String {
+fn pool_line(pool: &PoolReport, report: &ProcessReport) -> String {
     let reserved = pool
         .reserved
         .map_or(String::new(), |(last, most)| format!(", reserved {} (at most {})", bytes(last), bytes(most)));
     format!(
-        "{}: peak {} after {:.3} s, {} at the end {} in {}{reserved}",
+        "{}: peak {} after {:.3} s, {} {} {} in {}{reserved}",
         pool.label(),
         bytes(pool.peak_bytes),
         pool.peak_after_ns as f64 / 1e9,
-        if life == Life::Running { "in use" } else { "alive" },
+        if report.life == Life::Running { "in use" } else { "alive" },
+        report.last_moment(),
         bytes(pool.live_bytes),
         counted(pool.live_blocks, "block", "blocks"),
     )

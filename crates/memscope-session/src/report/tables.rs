@@ -67,21 +67,22 @@ fn of_pool(pool: &PoolReport, report: &ProcessReport, layout: &Layout) -> Vec<St
     if let Some(holders) = pool.main_returned.as_ref().filter(|holders| holders.total.blocks > 0) {
         let total = holders.total;
         lines.push(title(format!(
-            "{}: {} in {}; at the end {}",
+            "{}: {} in {}; {} {}",
             of("alive when main returned"),
             bytes(total.bytes),
             counted(total.blocks, "block", "blocks"),
+            report.last_moment(),
             bytes(pool.live_bytes)
         )));
         lines.extend(sites(holders));
     } else if pool.live_blocks > 0 {
         // A framework gives its pool back as a whole, blocks and all: what is alive in it was not forgotten.
         let what = match (report.life, pool.pool) {
-            (Life::Running, _) => "in use at the end",
-            (_, Pool::Host) => "never freed",
-            _ => "alive at the end",
+            (Life::Running, _) => format!("in use {}", report.last_moment()),
+            (_, Pool::Host) if !report.outcome.is_cut_short() => "never freed".to_owned(),
+            _ => format!("alive {}", report.last_moment()),
         };
-        lines.push(title(format!("{}:", of(what))));
+        lines.push(title(format!("{}:", of(&what))));
         lines.extend(sites(&pool.alive));
     }
     lines

@@ -22,6 +22,7 @@ pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<String> 
     if detail == Detail::Brief && growing.is_empty() && leaks.freed_late.is_empty() {
         let told = match &leaks.steps {
             Some(steps) => format!("leaks: nothing grows over {}", counted(u64::from(steps.ended), "step", "steps")),
+            None if leaks.is_cut_short => "leaks: nothing grows over the time that was recorded".to_owned(),
             None => NOTHING_GROWS_OVER_TIME.to_owned(),
         };
         return if leaks.too_short { Vec::new() } else { vec![layout.fit(&told).into_owned()] };
@@ -37,8 +38,8 @@ pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<String> 
         let rest = &growing[shown..];
         let sum = rest.iter().map(|leak| leak.bytes).sum();
         lines.push(format!(
-            "  and {} that grow: {}",
-            counted(rest.len() as u64, "more call site", "more call sites"),
+            "  and {}: {}",
+            counted(rest.len() as u64, "more call site that grows", "more call sites that grow"),
             bytes(sum)
         ));
     }
@@ -61,7 +62,12 @@ impl Leaks {
 }
 
 fn headline(leaks: &Leaks, growing: usize) -> String {
-    let end = if leaks.until_main_returned { "when main returned" } else { "at the end" };
+    let end = match (leaks.until_main_returned, leaks.is_cut_short) {
+        (true, _) => "when main returned",
+        (false, true) => "when recording stopped",
+        (false, false) => "at the end",
+    };
+    let time = if leaks.is_cut_short { "the time that was recorded" } else { "the time of the run" };
     let seen = match &leaks.steps {
         None if leaks.too_short => format!("the run is too short to tell what grows; what was alive {end}"),
         Some(steps) if leaks.too_short => {
@@ -70,9 +76,9 @@ fn headline(leaks: &Leaks, growing: usize) -> String {
         }
         Some(steps) => format!("over {}, alive {end}", counted(u64::from(steps.ended), "step", "steps")),
         None if growing > 0 => {
-            format!("over the time of the run, alive {end} (it may only be filling up: mark steps to know)")
+            format!("over {time}, alive {end} (it may only be filling up: mark steps to know)")
         }
-        None => format!("over the time of the run, alive {end}"),
+        None => format!("over {time}, alive {end}"),
     };
     match growing {
         0 if leaks.too_short => format!("leaks: {seen}:"),

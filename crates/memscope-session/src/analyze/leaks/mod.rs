@@ -64,6 +64,9 @@ pub struct Leaks {
     pub too_short: bool,
     /// Whether the end is when a Python program's own code had ended.
     pub until_main_returned: bool,
+    /// Whether recording stopped before the program did: what it gave back later is not known.
+    #[serde(skip)]
+    pub is_cut_short: bool,
     /// What grows first, fastest first; then what is kept and what is carried, most bytes first, but what was made in the first
     /// step last.
     pub leaks: Vec<Leak>,
@@ -224,7 +227,8 @@ impl Leaks {
             RunParts::Time { per_place, .. } => (None, Some(per_place)),
         };
         let (too_short, until_main_returned) = (found.is_too_short(), found.main_returned.is_some());
-        Leaks { steps, part_ns, too_short, until_main_returned, leaks, left_out, freed_late }
+        let is_cut_short = ended.outcome.is_cut_short();
+        Leaks { steps, part_ns, too_short, until_main_returned, is_cut_short, leaks, left_out, freed_late }
     }
 }
 
