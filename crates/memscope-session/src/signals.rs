@@ -9,12 +9,17 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 const RELAYED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
+
+/// What ends the program may come to us, too, and twice: `timeout` sends it to its child and then to the process group. For so
+/// long after the end it was meant for the program.
+const LATE: Duration = Duration::from_secs(1);
 
 /// Whether the user wants the work after the program's end to be left. Long work asks now and then.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +58,8 @@ enum Target {
     /// Kept until there is somebody to send them to.
     Starting(Vec<i32>),
     Running(Pid),
-    Ended,
+    /// Since when.
+    Ended(Instant),
 }
 
 /// From before the start of the program to the end of our work for it.
@@ -79,7 +85,7 @@ impl SignalRelay {
         let relay = Self { target: Arc::clone(&target), interruption: interruption.clone() };
         std::thread::Builder::new().name(String::from("signals")).spawn(move || {
             for signal in signals.forever() {
-                deliver(&target, &interruption, signal);
+                deliver(&target, &interruption, signal, Instant::now());
             }
         })?;
         Ok(relay)
@@ -98,19 +104,21 @@ impl SignalRelay {
     /// Call while the program is a zombie: once it is reaped its process id may belong to somebody else. From here on
     /// an interrupt is for us.
     pub fn program_ended(&self) -> Interruption {
-        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Target::Ended;
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Target::Ended(Instant::now());
         // The Ctrl-C that ended the program reached us, too, before the program could become a zombie.
         self.interruption.0.store(false, Ordering::Relaxed);
         self.interruption.clone()
     }
 }
 
-fn deliver(target: &Mutex<Target>, interruption: &Interruption, signal: i32) {
+fn deliver(target: &Mutex<Target>, interruption: &Interruption, signal: i32, now: Instant) {
     match &mut *target.lock().unwrap_or_else(PoisonError::into_inner) {
         Target::Starting(kept) => kept.push(signal),
         Target::Running(pid) => send(*pid, signal),
-        Target::Ended if matches!(signal, SIGTERM | SIGHUP) => interruption.request(),
-        Target::Ended => {}
+        Target::Ended(since) if matches!(signal, SIGTERM | SIGHUP) && now.duration_since(*since) >= LATE => {
+            interruption.request();
+        }
+        Target::Ended(_) => {}
     }
 }
 
@@ -157,13 +165,26 @@ mod tests {
     fn signals_from_before_the_start_are_kept_and_after_the_end_mean_us() {
         let target = Mutex::new(Target::Starting(Vec::new()));
         let interruption = Interruption::default();
-        deliver(&target, &interruption, SIGTERM);
+        let now = Instant::now();
+        deliver(&target, &interruption, SIGTERM, now);
         assert!(matches!(&*target.lock().unwrap(), Target::Starting(kept) if kept == &[SIGTERM]));
         assert!(!interruption.requested());
-        *target.lock().unwrap() = Target::Ended;
-        deliver(&target, &interruption, SIGWINCH);
+        *target.lock().unwrap() = Target::Ended(now);
+        deliver(&target, &interruption, SIGWINCH, now + LATE);
         assert!(!interruption.requested());
-        deliver(&target, &interruption, SIGTERM);
+        deliver(&target, &interruption, SIGTERM, now + LATE);
         assert!(interruption.requested());
+    }
+
+    #[test]
+    fn what_ended_the_program_and_comes_a_second_time_does_not_mean_us() {
+        let now = Instant::now();
+        let target = Mutex::new(Target::Ended(now));
+        let interruption = Interruption::default();
+        for signal in [SIGTERM, SIGHUP] {
+            deliver(&target, &interruption, signal, now);
+            deliver(&target, &interruption, signal, now + LATE / 2);
+        }
+        assert!(!interruption.requested());
     }
 }
