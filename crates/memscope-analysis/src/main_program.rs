@@ -13,6 +13,8 @@
 //!
 //! Frees of device memory have stacks, so they tell as much as allocations do: those without a Python frame, on the first
 //! thread, are of the interpreter that gives back what modules held. Where no host memory was recorded nothing else shows it.
+//!
+//! A program that only has Python inside (a debugger, a server) runs modules, too, and goes on: see [`MainProgram::goes_on`].
 use memscope_model::{Action, BlockEvent, BlockId, Frame, NodeId, Pool, StackId, Stacks};
 use rustc_hash::FxHashSet;
 
@@ -27,7 +29,13 @@ pub(crate) struct MainProgram {
     /// Blocks allocated without a Python frame since the newest allocation with one, until the main module's code runs:
     /// those in which it was compiled.
     compiled_in: FxHashSet<BlockId>,
+    /// Allocations of the thread that showed the main module, and those since that did not.
+    inside: u64,
+    since: u64,
 }
+
+/// Taking the interpreter apart takes some hundred allocations, and below five thousand of a program with pandas and scipy.
+const MOST_AT_THE_END: u64 = 5000;
 
 /// Where a node's outermost caller is, and how many frames there are from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,6 +65,10 @@ impl MainProgram {
             Way::FromMain(_) => true,
             Way::FromElsewhere(_) | Way::Unknown => false,
         };
+        if event.action == Action::Malloc {
+            (self.inside, self.since) =
+                if inside { (self.inside + 1, 0) } else { (self.inside, self.since + u64::from(self.began)) };
+        }
         match (self.began, inside) {
             (false, true) => self.began = true,
             (false, false) if event.block.pool != Pool::Host => {}
@@ -67,6 +79,12 @@ impl MainProgram {
             (true, _) => {}
         }
         Some(inside)
+    }
+
+    /// Since its main module was seen last the thread has done more than an interpreter does that takes itself apart, and more
+    /// than below that module: what ran there was not the program.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.since > self.inside.max(MOST_AT_THE_END)
     }
 
     fn way(&mut self, stack: StackId, stacks: &Stacks) -> Way {

@@ -82,7 +82,7 @@ impl Watch {
     /// The moment came and is over, as far as events up to now tell: how often it came.
     #[inline]
     pub(crate) fn is_over(&self) -> Option<u64> {
-        (!self.pending && self.taken > 0).then_some(self.taken)
+        (!self.pending && self.taken > 0 && !self.main_program.goes_on()).then_some(self.taken)
     }
 
     /// Where what was held is found: `None` if the moment never came.
@@ -90,6 +90,7 @@ impl Watch {
         match (self.pending, self.taken) {
             (true, _) => Some(Found::AtTheEnd),
             (false, 0) => None,
+            (false, _) if self.main_program.goes_on() => None,
             (false, _) => Some(Found::Saved),
         }
     }

@@ -120,6 +120,20 @@ fn a_program_that_is_killed_in_main_has_what_it_had() {
     assert_eq!(total(&usage, PointInTime::MainReturned), Some((101, 2)));
 }
 
+#[test]
+fn a_program_with_python_inside_goes_on_when_a_module_has_run() {
+    let end = |later: u64| {
+        let (mut spool, lane) = python();
+        spool.alloc(lane, 10, 0x1000, 1, 0).alloc(lane, 30, 0x3000, 100, 2);
+        for number in 0..later {
+            spool.alloc(lane, 40 + number, 0x10_0000 + number * 16, 1, 0);
+        }
+        total(&usage(&mut spool, &[PointInTime::MainReturned]), PointInTime::MainReturned)
+    };
+    assert_eq!(end(4000), Some((101, 2)));
+    assert_eq!(end(6000), None);
+}
+
 proptest! {
     #[test]
     fn any_time_and_any_step_agree_with_a_replay_up_to_there(
