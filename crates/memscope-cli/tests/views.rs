@@ -183,7 +183,8 @@ fn without_stacks_one_is_told_how_to_get_them() {
     spool.alloc(lane, 1, 0x5000, 64, 0);
     spool.write(&root.path().join("msmemscope_4711_20251203091122_ascend")).unwrap();
     let output = run(&["top", path(&root)]);
-    assert!(String::from_utf8_lossy(&output.stdout).contains("(no call stack)"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("(no call stack)") && !text.contains("function"), "{text}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("--call-stack=c,python"));
     let empty = tempfile::tempdir().unwrap();
     refused(&["top", path(&empty)], &["there is no recording in"]);

@@ -106,8 +106,12 @@ fn ranked(view: &View, order: Order, count: usize) -> Vec<memscope_session::view
 
 fn top(view: &View, order: Order, count: usize, layout: &Layout) -> Vec<String> {
     let mut text = vec![heading(&view.title(), layout)];
-    text.extend(rows::function_rows(&ranked(view, order, count), view.profile.total, &view.names, layout));
-    text.push(String::new());
+    let functions = ranked(view, order, count);
+    // Without stacks there are none, and a heading over nothing says nothing.
+    if !functions.is_empty() {
+        text.extend(rows::function_rows(&functions, view.profile.total, &view.names, layout));
+        text.push(String::new());
+    }
     text.push(heading("by call site:", layout));
     let sites = rows::users_first(view.profile.sites(&view.names), view.profile.total, count);
     text.extend(rows::site_rows(&sites, view.profile.total, &view.names, layout));
