@@ -218,6 +218,26 @@ fn what_was_alive_when_recording_stopped_is_not_said_never_to_have_been_freed() 
 }
 
 #[test]
+fn of_a_line_that_grows_by_little_and_took_much_at_once_the_little_is_told() {
+    let told = |at_once: u64| {
+        let root = recorded(|spool| {
+            spool.config("c=0;py=20;cpu=1;dir=/tmp");
+            let lane = spool.lane(31);
+            spool.code(lane, 0, "train.py", "step", 7).python_node(lane, 1, 0, 0, 0);
+            spool.alloc(lane, 1, 0x9000_0000, at_once, 1);
+            for number in 0..400 {
+                spool.alloc(lane, 1_000_000 * (1 + number), 0x100_0000 + number * 4096, 4096, 1);
+            }
+        });
+        info(root.path())
+    };
+    let text = told(100 << 20);
+    assert!(text.contains("  grows   cpu HOST: 101.6 MiB in 401 blocks, of which only "), "{text}");
+    let text = told(4096);
+    assert!(text.contains("  grows   cpu HOST: 1.6 MiB in 401 blocks  "), "{text}");
+}
+
+#[test]
 fn a_deferred_run_shows_nothing_of_the_time_before_start() {
     let deferred = |spool: &mut SpoolBuilder| {
         spool.config("c=0;py=0;cpu=1;mode=1;steps=;dir=/tmp");

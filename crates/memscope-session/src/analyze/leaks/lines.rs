@@ -97,6 +97,10 @@ fn rows(leak: &Leak, leaks: &Leaks, layout: &Layout) -> Vec<String> {
     if let (Some(growth), Some(_)) = (leak.growth, &leaks.steps) {
         facts.push(format!("{} a step", bytes(growth.bytes_per_step.round() as u64)));
     }
+    // A steady leak shows in the second half of a run: half of it. Far less than that, and most came at once.
+    if let Some(growth) = leak.growth.filter(|growth| growth.bytes < leak.bytes / 4) {
+        facts.push(format!("of which only {} grew", bytes(growth.bytes)));
+    }
     if let Some(made) = made_in(leak) {
         facts.push(made);
     }
