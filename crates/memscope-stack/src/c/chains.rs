@@ -180,14 +180,12 @@ impl Chains {
         }
         self.latest = position;
         if let Some(Head { next, .. }) = self.head(position) {
-            let next = self.cells.as_ptr().wrapping_add(next.head());
-            arch::prefetch(next.cast());
-            arch::prefetch(next.wrapping_add(CELLS_PER_LINE).cast());
+            self.prefetch(next);
         }
     }
 
     /// To be called when the stack just captured was no chain; its `count` innermost frames are new, the others stayed.
-    /// Keeps the new ones as a chain if they came before.
+    /// Keeps the new ones as a chain if they came before, with those of the chain they are on.
     #[inline]
     pub(super) fn note(&mut self, key: ChainKey, count: usize, stack: &LastStack) {
         let Some(candidates) = self.index.get(key.0) else { return };
@@ -196,7 +194,11 @@ impl Chains {
             self.index.insert(key.0, Candidate { node, chain: Position::NONE });
             None
         } else {
-            stack.len().checked_sub(count + 1).and_then(|joint| self.keep(key, joint, stack))
+            stack.len().checked_sub(count + 1).and_then(|joint| {
+                // On another chain it would need that one to be put first, each time: better it has those frames, too.
+                let further = stack.settled_before(joint).filter(|further| stack.len() - further <= MOST_FRAMES);
+                self.keep(key, further.unwrap_or(joint), stack)
+            })
         };
         match kept {
             Some(position) => self.followed(position),
@@ -332,6 +334,7 @@ impl Chain<'_> {
     /// Puts the chain on the `base` outermost frames of `stack`, the innermost of which is the joint.
     #[inline]
     pub(super) fn put_on(&self, base: usize, stack: &mut LastStack) -> NodeId {
+        stack.settle(base);
         let mut rebuild = stack.rebuild(base, self.len());
         let joint = rebuild.len() - 1;
         for link in self.links.iter().skip(1).map(Link::of) {
@@ -459,6 +462,25 @@ mod tests {
         assert_eq!(nodes, [1, 2, 3, 4, 5]);
         chains.forget();
         assert!(chains.find(key(&first), &first).is_err());
+    }
+
+    #[test]
+    fn a_chain_on_another_one_reaches_to_what_that_stands_on() {
+        let (mut stack, mut chains) = (Stack::new(), chains());
+        stack.put(0, &[(1000, 1), (990, 2)]);
+        let lower = stack.put(2, &[(980, 3), (970, 4)]);
+        chains.note(key(&lower), 2, &stack.last);
+        chains.note(key(&lower), 2, &stack.last);
+        // As far as there is room in a chain.
+        for (frames, joint) in [(1, 1), (MOST_FRAMES - 3, 1), (MOST_FRAMES - 2, 3)] {
+            chains.find(key(&lower), &lower).ok().unwrap().put_on(2, &mut stack.last);
+            let slots: Vec<_> = (960 - frames..960).rev().map(|slot| (slot, slot as u32)).collect();
+            let upper = stack.put(4, &slots);
+            chains.note(key(&upper), frames, &stack.last);
+            chains.note(key(&upper), frames, &stack.last);
+            let chain = chains.find(key(&upper), &upper).ok().unwrap();
+            assert_eq!((chain.joint().1, chain.len()), (joint, 3 + frames - joint), "{frames} frames");
+        }
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub(super) struct LastStack {
     words_len: usize,
     /// Where the last search ended: the next one mostly ends nearby.
     hint: usize,
+    /// So many of the outermost frames were here before a chain was put on them last. A hint: frames come and go.
+    settled: usize,
     /// Frame 0 is the outermost of the stack, not just of what was unwound: its row says so, or `end`.
     is_complete: bool,
     /// The node of frame 0 has no parent.
@@ -124,6 +126,7 @@ impl LastStack {
             len: 0,
             words_len: 0,
             hint: 0,
+            settled: 0,
             is_complete: false,
             is_rooted: false,
             end: Word { address: 0, value: 0 },
@@ -143,6 +146,16 @@ impl LastStack {
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The innermost frame that was here before a chain was put here last, if there may be one further out than frame `index`.
+    pub(super) fn settled_before(&self, index: usize) -> Option<usize> {
+        self.settled.checked_sub(1).filter(|settled| *settled < index)
+    }
+
+    /// A chain is put on the `base` outermost frames.
+    pub(super) fn settle(&mut self, base: usize) {
+        self.settled = base;
     }
 
     pub(super) fn is_complete(&self) -> bool {
