@@ -204,8 +204,8 @@ pub(crate) fn ensure() -> Option<&'static Process> {
         if state.is_recording() {
             return Some(process);
         }
-        // After vfork the memory is the parent's and the descriptors are not: nothing is begun there.
-        if state == State::FAILED || !process.is_at_home() {
+        // After vfork the memory is the parent's and the descriptors are not: nothing is begun there. Nor without a clock.
+        if state == State::FAILED || clock::is_gone() || !process.is_at_home() {
             return None;
         }
         let thread = sys::gettid();
