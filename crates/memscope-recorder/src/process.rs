@@ -180,10 +180,18 @@ pub fn begin(settings: &[u8]) -> Beginning {
 
 /// From the library's destructor: notes a regular end. Later events are still recorded.
 pub fn process_ends() {
-    if let Some(process) = current() {
+    if let Some(process) = current().or_else(begun_to_say_what_is_lost) {
         process.calibrate();
         process.header().state.store(layout::STATE_ENDED, Release);
     }
+}
+
+/// The recording of a process that had no event of its own, while some of a `vfork` child were counted in its memory.
+fn begun_to_say_what_is_lost() -> Option<&'static Process> {
+    page().filter(|process| process.unstarted.load(Relaxed) > 0)?;
+    let mark = slot::MARK_WORD;
+    let _guard = Guard::enter_at(&mark)?;
+    ensure()
 }
 
 /// The process's page, once the image has one.
