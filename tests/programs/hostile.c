@@ -3,6 +3,8 @@
    guard_left   a jump out of a call, and then 30,000 calls from below uninitialised arrays
    limited      a thread's first events close to the limit of address space
    vfork_first  threads whose first event is in a vfork child
+   no_files     no descriptor is left before the first event; not so in the child it has before
+   vfork_only   a process whose only events are those of a vfork child
    recycler     a thread that takes descriptors it does not own for a file of its own, while others allocate
    generations  a chain of a hundred forks; the last tells what it has open and mapped
    crowd        3,000 threads at once, eight events each
@@ -165,6 +167,29 @@ static int vfork_first(void) {
     return 0;
 }
 
+static int no_files(void) {
+    if (fork() == 0) {
+        map_and_unmap();
+        _exit(0);
+    }
+    wait(0);
+    struct rlimit none = {3, 3};
+    if (setrlimit(RLIMIT_NOFILE, &none))
+        return 1;
+    map_and_unmap();
+    return 0;
+}
+
+static int vfork_only(void) {
+    pid_t pid = vfork();
+    if (pid == 0) {
+        for (int i = 0; i < 5; i++)
+            map_and_unmap();
+        _exit(0);
+    }
+    return waitpid(pid, 0, 0) != pid;
+}
+
 static atomic_int recycled;
 
 static void *recycle(void *file) {
@@ -262,6 +287,10 @@ int main(int count, char **arguments) {
         return limited();
     if (!strcmp(mode, "vfork_first"))
         return vfork_first();
+    if (!strcmp(mode, "no_files"))
+        return no_files();
+    if (!strcmp(mode, "vfork_only"))
+        return vfork_only();
     if (!strcmp(mode, "recycler"))
         return recycler();
     if (!strcmp(mode, "generations"))

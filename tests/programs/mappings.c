@@ -21,6 +21,8 @@ int main(int count, char **arguments) {
     CHECK(munmap(area, 2 * PAGE) == 0);
     CHECK(munmap(area + 1, PAGE) == -1);
     CHECK(munmap(area, 0) == -1);
+    CHECK(munmap(area, (size_t)1 << 47) == -1);
+    CHECK(munmap(area, (size_t)-PAGE) == -1);
     CHECK(mmap(0, 0, protection, flags, -1, 0) == MAP_FAILED);
     char *grows = mmap(0, 3 * PAGE, protection, flags, -1, 0);
     CHECK(grows != MAP_FAILED);

@@ -121,6 +121,29 @@ static void *unclocked(void *unused) {
     return unused;
 }
 
+static void wait_for(pid_t child, const char *whose) {
+    int status;
+    if (waitpid(child, &status, 0) != child || status) die(whose);
+}
+
+/// Locks itself in before it has had an event, as those do that are forked for it, and has a child.
+static void child_at_once(const char *filter) {
+    pid_t child = fork();
+    if (child != 0) return wait_for(child, "child");
+#ifdef __x86_64__
+    if (!strcmp(filter, "no-counter-at-once") && prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0)) die("counter");
+#endif
+    if (!strcmp(filter, "no-directories-at-once")) by_prctl(PROGRAM(no_directories));
+    allocate(1000, 7003);
+    pid_t grandchild = fork();
+    if (grandchild == 0) {
+        allocate(10, 7003);
+        _exit(0);
+    }
+    wait_for(grandchild, "grandchild");
+    _exit(0);
+}
+
 int main(int argc, char **argv) {
     const char *filter = argc > 1 ? argv[1] : "";
     pthread_t thread;
@@ -153,10 +176,10 @@ int main(int argc, char **argv) {
             by_prctl(PROGRAM(few_calls));
             _exit(0);
         }
-        int status;
-        if (waitpid(child, &status, 0) != child || status) die("borrower");
+        wait_for(child, "borrower");
     }
     else if (!strcmp(filter, "children")) by_prctl(PROGRAM(no_directories));
+    else if (strstr(filter, "-at-once")) child_at_once(filter);
 #ifdef __x86_64__
     else if (!strcmp(filter, "no-counter")) {
         if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0)) die("counter");
@@ -185,8 +208,7 @@ int main(int argc, char **argv) {
             allocate(1000, 7003);
             _exit(0);
         }
-        int status;
-        if (waitpid(child, &status, 0) != child || status) die("child");
+        wait_for(child, "child");
     }
     allocate(ROUNDS, 7002);
     if (!strcmp(filter, "strict")) syscall(SYS_exit, 0);

@@ -91,6 +91,13 @@ fn threads_whose_first_event_is_in_a_vfork_child_keep_their_lanes() {
 }
 
 #[test]
+fn what_a_vfork_child_lost_is_told_of_a_process_without_events_of_its_own() {
+    let (_workshop, recording) = run("vfork_only", 0);
+    let process = recording.only();
+    assert_eq!((process.raw.len(), process.outcome.lost_events, process.outcome.lost_without_window), (0, 10, 10));
+}
+
+#[test]
 fn a_file_of_the_program_keeps_no_bytes_of_ours() {
     let (_workshop, recording) = run("recycler", 0);
     let process = recording.only();

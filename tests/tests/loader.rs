@@ -165,3 +165,14 @@ fn code_in_a_segment_far_from_the_others_is_known() {
         }
     }
 }
+
+#[test]
+fn a_function_of_the_c_library_that_the_program_replaced_is_not_called_before_it_is_ready() {
+    let workshop = Workshop::new();
+    let program = workshop.compile_as("unready.c", "unready", &["-rdynamic"]);
+    let recording = workshop.run_both(&workshop.recorder().c_stacks(16), || Command::new(&program));
+    assert_eq!(recording.stdout(), "objects\n");
+    let process = recording.only().assert_sound();
+    assert_eq!(process.tally(7000), (2, 2, 0));
+    assert_eq!(process.functions(process.allocations(7000)[0].at.stack)[..2], ["allocate", "begin"]);
+}

@@ -122,6 +122,25 @@ fn a_child_that_may_make_no_directory_lives_unrecorded_and_its_parent_says_so() 
 }
 
 #[test]
+fn a_child_that_locks_itself_in_before_its_first_event_is_recorded() {
+    let recording = run("no-directories-at-once");
+    let [parent, child] = recording.processes.as_slice() else { panic!("{:?}", recording.commands()) };
+    assert_accounted(parent.assert_sound(), 2 * ROUNDS);
+    assert_eq!(child.assert_sound().tally(7003), (1000, 1000, 0));
+    assert!(child.info.sandboxed(), "what is said of its own child, that is not recorded");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_child_that_gives_its_counter_up_before_its_first_event_lives_and_counts_what_is_lost() {
+    let recording = run("no-counter-at-once");
+    let [parent, child] = recording.processes.as_slice() else { panic!("{:?}", recording.commands()) };
+    assert_accounted(parent.assert_sound(), 2 * ROUNDS);
+    assert_eq!((child.raw.len(), child.outcome.lost_events), (0, 2000));
+    assert_eq!(child.info.stop_reason, StopReason::Sandbox);
+}
+
+#[test]
 fn a_filter_of_a_child_that_borrows_the_memory_is_not_the_parents() {
     let recording = run("borrower");
     let process = recording.only().assert_sound();

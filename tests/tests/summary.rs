@@ -25,6 +25,20 @@ fn a_heap_that_was_not_seen_is_admitted() {
 }
 
 #[test]
+fn a_process_that_could_make_no_files_and_tell_nobody_is_named() {
+    let workshop = Workshop::new();
+    let program = workshop.compile("hostile.c");
+    let mut command = command();
+    command.arg("--device=cpu").arg("-o").arg(workshop.path("output")).arg("--").arg(&program).arg("no_files");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = finish(command.spawn().expect("the command can be started"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 process recorded") && text.contains("1 process NOT RECORDED"), "{text}");
+    assert!(text.contains("it could make no files: no file descriptor was left to it"), "{text}");
+}
+
+#[test]
 fn without_files_there_is_a_summary_and_a_recording_that_can_be_exported() {
     let workshop = Workshop::new();
     let program = workshop.compile("heap_calls.c");

@@ -172,3 +172,22 @@ fn exceptions_pass_through_and_the_stack_is_right_afterwards() {
         assert!(functions.ends_with(&["_start".to_owned()]) || functions.contains(&"main".to_owned()));
     }
 }
+
+#[test]
+fn contexts_switched_by_a_signal_handler_in_the_middle_of_a_hook_do_no_harm_and_are_counted() {
+    for c_depth in [0, 16] {
+        let (workshop, recording) = run("preempted.c", "", c_depth);
+        let process = recording.only();
+        assert_eq!(process.outcome.damage, []);
+        let told = fs::read_to_string(workshop.path("recorded-run/told")).unwrap();
+        let (mappings, blocks) = told.trim().split_once(' ').unwrap();
+        let (mappings, blocks): (usize, u64) = (mappings.parse().unwrap(), blocks.parse().unwrap());
+        let count = |is: fn(&EventKind) -> bool| process.raw.iter().filter(|event| is(&event.kind)).count();
+        let made = count(|kind| matches!(kind, EventKind::HostMap { size: 28_672, .. }));
+        let cut = count(|kind| matches!(kind, EventKind::HostUnmap { size: 28_672, .. }));
+        assert_eq!((made, cut), (mappings, mappings));
+        let (allocated, freed, alive) = process.tally(6201);
+        assert_eq!((freed, alive), (allocated, 0));
+        assert_eq!(2 * allocated as u64 + process.outcome.lost_events, 2 * blocks);
+    }
+}

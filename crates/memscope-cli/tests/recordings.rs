@@ -177,7 +177,7 @@ fn lost_events_have_the_reason_that_was_recorded() {
     };
     assert_eq!(
         lost(|spool| _ = spool.lose_without_window(3)),
-        "3 events were not recorded: there was no memory, descriptor or disk space for their threads\n\
+        "3 events were not recorded: there was no memory, descriptor or disk space for their threads, or they came between vfork and exec\n\
          7 events were not recorded: they came from signal handlers, or jumps, while the recorder was at work"
     );
     assert_eq!(

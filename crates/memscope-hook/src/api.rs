@@ -16,7 +16,7 @@ pub struct Api {
     pub guard_offset: isize,
     /// What a call does that finds the guard taken: 0 pass unrecorded, 1 take it, 2 take the second.
     pub nested: unsafe extern "C" fn(stack: usize, frame: usize) -> u32,
-    /// Ticks of the thread's lane, for `host_moved`. This and what is told of host memory is called with the guard held.
+    /// Ticks of the thread's lane, for `host_moved` and its like. This and what is told of host memory is called with the guard held.
     pub now: unsafe extern "C" fn() -> u64,
     pub host_alloc: unsafe extern "C" fn(address: usize, size: usize, stack: usize, frame: usize),
     pub host_free: unsafe extern "C" fn(address: usize),
@@ -24,7 +24,8 @@ pub struct Api {
     pub host_moved: unsafe extern "C" fn(old: usize, new: usize, size: usize, began: u64, stack: usize, frame: usize),
     /// `protection` as in `mmap`, with [`NO_RESERVE`] where the flags say so.
     pub host_map: unsafe extern "C" fn(address: usize, size: usize, protection: u8, stack: usize, frame: usize),
-    pub host_unmap: unsafe extern "C" fn(address: usize, size: usize),
+    /// After the call, like `host_moved`.
+    pub host_unmap: unsafe extern "C" fn(address: usize, size: usize, began: u64),
     pub host_remapped: unsafe extern "C" fn(
         old: usize,
         old_size: usize,
@@ -170,7 +171,7 @@ pub mod host_call {
 /// leads to the recorder.
 pub const MSTX_PROBE: &str = "msmemscope: who is there";
 
-pub const API_VERSION: u32 = 2;
+pub const API_VERSION: u32 = 3;
 
 pub const BEGUN: u32 = 0;
 /// With settings that were known before; they stand.

@@ -51,7 +51,7 @@ fn map(length: usize, protection: c_int, flags: c_int, entry: Entry, original: i
             }
             call.mapped(mapped as usize, whole_pages(length), access(protection) | no_reserve);
         } else if flags & MAP_FIXED != 0 {
-            call.unmapped(mapped as usize, whole_pages(length));
+            call.unmapped(mapped as usize, whole_pages(length), call.now());
         }
     }
     mapped
@@ -60,15 +60,16 @@ fn map(length: usize, protection: c_int, flags: c_int, entry: Entry, original: i
 pub(crate) unsafe extern "C" fn munmap(address: Pointer, length: usize, entry: Entry) -> c_int {
     let Some(original) = hooks::munmap::find() else { return FAILED };
     let call = Call::enter(entry);
-    // The two reasons for which the kernel refuses: then nothing is unmapped.
-    let valid = length != 0 && (address as usize).is_multiple_of(PAGE);
-    if let Some(call) = &call
-        && valid
-    {
-        call.unmapped(address as usize, whole_pages(length));
-    }
+    let began = call.as_ref().map_or(0, Call::now);
     // SAFETY: as above.
-    unsafe { original(address, length) }
+    let answer = unsafe { original(address, length) };
+    // Refused, nothing is unmapped: no range, a sealed one, or none that could be cut out for want of room in the kernel's list.
+    if let Some(call) = call
+        && answer == 0
+    {
+        call.unmapped(address as usize, whole_pages(length), began);
+    }
+    answer
 }
 
 pub(crate) unsafe extern "C" fn mremap(

@@ -101,9 +101,9 @@ impl Call {
         tell_refusal(self.api, self.entry, call, size, flag);
     }
 
-    pub(crate) fn unmapped(&self, address: usize, size: usize) {
+    pub(crate) fn unmapped(&self, address: usize, size: usize, began: u64) {
         // SAFETY: as above.
-        unsafe { (self.api.host_unmap)(address, size) }
+        unsafe { (self.api.host_unmap)(address, size, began) }
     }
 
     pub(crate) fn remapped(&self, old: (usize, usize), new: (usize, usize), began: u64) {

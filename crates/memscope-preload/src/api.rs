@@ -130,11 +130,11 @@ const _: () = {
     assert!(host_call::MMAP == HostCall::Mmap as u8 && host_call::MREMAP == HostCall::Mremap as u8);
 };
 
-unsafe extern "C" fn host_unmap(address: usize, size: usize) {
+unsafe extern "C" fn host_unmap(address: usize, size: usize, began: u64) {
     // SAFETY: as above.
     let guard = unsafe { Guard::lent(0, 0) };
     watching::unmapped(&guard, address as u64, size as u64);
-    memscope_recorder::host_unmap(&guard, address, size);
+    memscope_recorder::host_unmap(&guard, address, size, began);
 }
 
 unsafe extern "C" fn host_remapped(

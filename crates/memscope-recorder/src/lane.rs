@@ -321,11 +321,12 @@ pub fn host_refused(guard: &Guard<'_>, call: HostCall, size: usize, flag: u64) {
     });
 }
 
-/// A range is about to be unmapped, or was mapped over.
-pub fn host_unmap(guard: &Guard<'_>, address: usize, size: usize) {
+/// A range was unmapped, or mapped over, at some moment after `began` ([`ticks_now`]): told afterwards, because the kernel may
+/// refuse to, and stamped with the earlier time, as a mapping that moved is.
+pub fn host_unmap(guard: &Guard<'_>, address: usize, size: usize, began: u64) {
     record(guard.no_stack(), 1, |lane, ticks, stack| {
         let record = Extended::HostUnmap { address: HostAddr(address as u64), size: size as u64, stack };
-        lane.writer.extended_event(ticks, &record);
+        lane.writer.extended_event(began.min(ticks), &record);
     });
 }
 

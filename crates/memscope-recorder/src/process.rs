@@ -180,10 +180,18 @@ pub fn begin(settings: &[u8]) -> Beginning {
 
 /// From the library's destructor: notes a regular end. Later events are still recorded.
 pub fn process_ends() {
-    if let Some(process) = current() {
+    if let Some(process) = current().or_else(begun_to_say_what_is_lost) {
         process.calibrate();
         process.header().state.store(layout::STATE_ENDED, Release);
     }
+}
+
+/// The recording of a process that had no event of its own, while some of a `vfork` child were counted in its memory.
+fn begun_to_say_what_is_lost() -> Option<&'static Process> {
+    page().filter(|process| process.unstarted.load(Relaxed) > 0)?;
+    let mark = slot::MARK_WORD;
+    let _guard = Guard::enter_at(&mark)?;
+    ensure()
 }
 
 /// The process's page, once the image has one.
@@ -204,8 +212,8 @@ pub(crate) fn ensure() -> Option<&'static Process> {
         if state.is_recording() {
             return Some(process);
         }
-        // After vfork the memory is the parent's and the descriptors are not: nothing is begun there.
-        if state == State::FAILED || !process.is_at_home() {
+        // After vfork the memory is the parent's and the descriptors are not: nothing is begun there. Nor without a clock.
+        if state == State::FAILED || clock::is_gone() || !process.is_at_home() {
             return None;
         }
         let thread = sys::gettid();

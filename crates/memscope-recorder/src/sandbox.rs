@@ -21,9 +21,11 @@ pub enum Request {
     NoCounter,
 }
 
-/// Gets the calling thread a lane while it can, if the process is recorded.
+/// Gets the calling thread a lane while it can, if the process is recorded. Where every process is, as soon as it allocates,
+/// it begins now: afterwards it could neither begin nor say that it does not.
 pub fn prepare_thread(guard: &Guard<'_>) {
-    if process::current().is_some() && !is_borrowed() {
+    let process = if process::is_host_wanted() { process::ensure() } else { process::current() };
+    if process.is_some() && !is_borrowed() {
         lane::ticks_now(guard);
         // What is appended may be the last.
         lane::widen_own(guard);

@@ -204,12 +204,20 @@ pub unsafe fn nested(stack_pointer: usize, frame_pointer: usize) -> Nested {
             }
         }
         let is_mark = (*slot).guard & MARK != 0;
-        let search = if word_stays(slot) { search((*slot).guard) } else { Search::Absent };
-        match search {
+        if !word_stays(slot) {
+            return Slot::replace_abandoned(slot, stack_pointer);
+        }
+        match search((*slot).guard) {
             Search::Found { crossed_signal } => within(slot, crossed_signal),
             // A mark is no frame's place, but lies in one.
             Search::Between { crossed_signal } if is_mark => within(slot, crossed_signal),
-            Search::Between { .. } | Search::Absent => Slot::replace_abandoned(slot, stack_pointer),
+            Search::Between { .. } => Slot::replace_abandoned(slot, stack_pointer),
+            Search::Absent { above } if is_one_stack((*slot).guard & !MARK, above) => {
+                Slot::replace_abandoned(slot, stack_pointer)
+            }
+            // On another stack, and what is suspended there may come back: who switches stacks in a signal handler has
+            // interrupted the recorder, or the real function, and has not left it.
+            Search::Absent { .. } => lost(slot),
             Search::Unknown { crossed_signal } => by_place(slot, stack_pointer, crossed_signal),
         }
     }
@@ -220,6 +228,14 @@ unsafe fn nested_at(place: usize) -> Nested {
     let slot = current();
     // SAFETY: the slot is the thread's own.
     unsafe { by_place(slot, place | MARK, false) }
+}
+
+/// Whether memory goes on without a gap from `place` up to `above`, as it does within a stack.
+fn is_one_stack(place: usize, above: usize) -> bool {
+    const PAGE: usize = 4096;
+    above.wrapping_sub(place) <= SAME_STACK
+        && memscope_sys::knows_what_is_readable()
+        && (place..above).step_by(PAGE).all(memscope_sys::is_readable)
 }
 
 /// Whether the word at the guard is what it was. Changed, it tells that the hook has gone; unchanged, it tells little.

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+pub use self::process_files::left_without_files;
 pub use self::unrecorded::{Unrecorded, read_all};
 
 use self::descendants::Descendants;

@@ -1,13 +1,15 @@
 //! The directory and the files of a process, made for it.
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::tz::{Offset, TimeZone};
 use memscope_format::layout::{EVENTS_FILE, PROCESS_HEADER_SIZE, SPOOL_DIRECTORY, WINDOWS_FILE};
 
-use super::Run;
+use super::{Run, Unrecorded};
+use crate::invocation::RunRecord;
 
 pub(super) struct ProcessFiles {
     pub(super) directory: PathBuf,
@@ -69,6 +71,36 @@ pub(super) fn remove_unbegun(run: &Run, pid: u32) {
             let _ = files_removed.and_then(|()| fs::remove_dir(spool)).and_then(|()| fs::remove_dir(entry.path()));
         }
     }
+}
+
+/// Processes of the run that made a directory and no file in it, and could not say so: a directory takes no file
+/// descriptor, a file and a message take one.
+pub fn left_without_files(run: &RunRecord) -> Vec<Unrecorded> {
+    /// File systems stamp with the time of the last timer interrupt.
+    const STAMP_LAG: Duration = Duration::from_millis(20);
+    let start = format!("{}_", run.brand.name());
+    let earliest = run.started - STAMP_LAG;
+    let mut left = Vec::new();
+    for entry in fs::read_dir(&run.output_dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(&start)?.split('_').next()?.parse().ok());
+        let spool = entry.path().join(SPOOL_DIRECTORY);
+        if let Some(pid) = pid
+            && let Ok(metadata) = fs::symlink_metadata(&spool)
+            && metadata.modified().is_ok_and(|made| made >= earliest)
+            && fs::read_dir(&spool).is_ok_and(|mut files| files.next().is_none())
+        {
+            left.push(Unrecorded {
+                pid,
+                user: metadata.uid(),
+                executable: String::new(),
+                name: "(name unknown)".to_owned(),
+                reason: "it could make no files: no file descriptor was left to it, or it was killed before".to_owned(),
+            });
+        }
+    }
+    left.sort_unstable_by_key(|process| process.pid);
+    left
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use memscope_model::Device;
 
 use super::{ends, summary};
 use crate::invocation::RunRecord;
-use crate::keeper::Unrecorded;
+use crate::keeper::{Unrecorded, left_without_files};
 use crate::printer::Printer;
 use crate::settings::{Format, NpuSelection, Settings};
 use crate::signals::Interruption;
@@ -24,13 +24,16 @@ pub enum ReportOutcome {
 pub fn report_run(
     settings: &Settings,
     run: &RunRecord,
-    unrecorded: Vec<Unrecorded>,
+    mut unrecorded: Vec<Unrecorded>,
     interruption: &Interruption,
     printer: &Printer,
 ) -> anyhow::Result<ReportOutcome> {
     let recordings = recorded_processes(&run.output_dir, Some(run.run_id), printer)?;
+    let mut silent = left_without_files(run);
+    silent.retain(|process| unrecorded.iter().all(|known| known.pid != process.pid));
+    unrecorded.append(&mut silent);
     if recordings.processes.is_empty() && recordings.unreadable == 0 {
-        printer.summary(&nothing_recorded(settings));
+        printer.summary(&if unrecorded.is_empty() { nothing_recorded(settings) } else { "nothing was recorded:" });
         for line in summary::unrecorded_lines(&unrecorded) {
             printer.summary(&line);
         }

@@ -352,7 +352,10 @@ fn losses(outcome: &Outcome) -> Vec<String> {
         None => {
             let interrupted = outcome.lost_events.saturating_sub(outcome.lost_without_window);
             let lines = [
-                missing(outcome.lost_without_window, "there was no memory, descriptor or disk space for their threads"),
+                missing(
+                    outcome.lost_without_window,
+                    "there was no memory, descriptor or disk space for their threads, or they came between vfork and exec",
+                ),
                 missing(interrupted, "they came from signal handlers, or jumps, while the recorder was at work"),
             ];
             lines.into_iter().flatten().collect()

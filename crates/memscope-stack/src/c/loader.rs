@@ -80,7 +80,7 @@ pub(super) fn initialise() {
     let mut first = FirstLook { program: None, objects: 0, loaded: None };
     // SAFETY: the callback gets the pointer it expects and does not keep it. It is the only call that takes the loader's
     // locks, and made once, at the start.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut first).cast()) };
+    unsafe { c_library_iterate()(Some(look), (&raw mut first).cast()) };
     if let Some((bias, headers)) = first.program {
         PROGRAM_BIAS.store(bias, Ordering::Relaxed);
         PROGRAM_HEADERS.store(headers.headers.cast_mut(), Ordering::Relaxed);
@@ -93,6 +93,19 @@ pub(super) fn initialise() {
         PRESENT.store(counters.present as *mut AtomicU32, Ordering::Relaxed);
         LOADED.store(counters.loaded as *mut AtomicU32, Ordering::Relaxed);
         NAMESPACE_BYTES.store(counters.namespace_bytes, Ordering::Release);
+    }
+}
+
+type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+type Iterate = unsafe extern "C" fn(Option<Callback>, *mut c_void) -> c_int;
+
+/// `dl_iterate_phdr` of the C library itself: one in front of it may not be ready. ThreadSanitizer's allocates before it has
+/// looked up what its own passes on to.
+fn c_library_iterate() -> Iterate {
+    match memscope_sys::loader::find_in(c"libc.so.6", c"dl_iterate_phdr") {
+        // SAFETY: the C library's function of this name is of this type.
+        Some(found) => unsafe { core::mem::transmute::<usize, Iterate>(found.address) },
+        None => libc::dl_iterate_phdr,
     }
 }
 

@@ -13,8 +13,9 @@ pub enum Search {
     Found { crossed_signal: bool },
     /// There is no frame at that address, but it lies between two live ones.
     Between { crossed_signal: bool },
-    /// No live frame is near it: the walk went to the end of the stack.
-    Absent,
+    /// No live frame is around it: the walk went to the end of the stack. Where the stack that it may lie below begins: the
+    /// smallest address above it at which the walk came onto a stack, or `usize::MAX`.
+    Absent { above: usize },
     /// The walk got lost before that was known: generated code, wrong tables, too many frames. With `crossed_signal` it
     /// came as far as what a signal handler interrupted.
     Unknown { crossed_signal: bool },
@@ -37,9 +38,11 @@ pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
     let mut crossed_signal = false;
     // Where the walk came onto the stack it is on.
     let mut lowest = frame.slot;
+    let above = |before: usize, lowest: usize| if lowest > wanted { before.min(lowest) } else { before };
+    let mut nearest = above(usize::MAX, lowest);
     for _ in 0..MOST_FRAMES {
         if Current::code_address(frame.return_address) < LOWEST_CODE {
-            return Search::Absent;
+            return Search::Absent { above: nearest };
         }
         let (step, outer) = Current::step_alone(frame, &mut memory, epoch);
         frame = outer;
@@ -48,10 +51,11 @@ pub unsafe fn find_frame(sp: usize, fp: usize, wanted: usize) -> Search {
             Step::Interrupted => {
                 crossed_signal = true;
                 lowest = frame.sp;
+                nearest = above(nearest, lowest);
                 // Its slot is in the kernel's record of registers, not on the stack it was interrupted on.
                 continue;
             }
-            Step::End => return Search::Absent,
+            Step::End => return Search::Absent { above: nearest },
             Step::Unknown | Step::Lost => return Search::Unknown { crossed_signal },
         }
         if Current::entry_pointer(&frame) == wanted {
