@@ -1,12 +1,11 @@
 //! Programs compiled here, looked up at addresses they report of themselves or `nm` gives.
-mod toolchain;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::toolchain::{build_id, compile, functions, reported, run, source, strip_into};
 use memscope_symbols::{SourceFrame, Symbolizer, render_c};
 use tempfile::TempDir;
-use toolchain::{build_id, compile, functions, reported, run, source, strip_into};
 
 /// Nothing installed on the machine may answer.
 fn symbolizer() -> Symbolizer {

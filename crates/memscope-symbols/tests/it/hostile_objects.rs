@@ -1,14 +1,13 @@
 //! Damaged and malicious object files cost a problem line, never a panic, a hang or the machine's memory.
-mod toolchain;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::toolchain::{compile, run, source};
 use memscope_symbols::Symbolizer;
 use proptest::prelude::*;
 use tempfile::TempDir;
-use toolchain::{compile, run, source};
 
 /// Looks up addresses all over the file; the problems found.
 fn look_up(path: &Path) -> Vec<String> {
@@ -95,7 +94,7 @@ fn with_debug_info(abbreviations: &str, entries: &str, more: &str) -> (TempDir, 
 }
 
 fn problem_at_f(path: &Path) -> String {
-    let (start, ..) = toolchain::functions(path).into_iter().find(|(_, _, name)| name == "f").unwrap();
+    let (start, ..) = crate::toolchain::functions(path).into_iter().find(|(_, _, name)| name == "f").unwrap();
     let mut symbolizer = Symbolizer::with_debug_directories(Vec::new());
     let frames = symbolizer.c_frames(path, &[], start + 9);
     assert_eq!(frames[0].function.as_deref(), Some("f"), "the symbol still answers");
@@ -124,7 +123,7 @@ fn inlining_nested_as_deep_as_allowed_is_followed() {
         depth + 1
     );
     let (_directory, path) = with_debug_info(&inlined, &nested, "");
-    let (start, ..) = toolchain::functions(&path).into_iter().find(|(_, _, name)| name == "f").unwrap();
+    let (start, ..) = crate::toolchain::functions(&path).into_iter().find(|(_, _, name)| name == "f").unwrap();
     let mut symbolizer = Symbolizer::with_debug_directories(Vec::new());
     let frames = symbolizer.c_frames(&path, &[], start + 9);
     assert_eq!((frames.len(), frames[depth].function.as_deref()), (depth + 1, Some("f")));

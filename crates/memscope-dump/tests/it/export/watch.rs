@@ -1,5 +1,5 @@
 //! What watched blocks held, as files.
-use crate::recording::Recording;
+use crate::export::recording::Recording;
 use memscope_dump::Format;
 use memscope_testkit::watch::{CONTENTS_FILE, GivenFor, PieceHeader, WatchEnding, WatchOrigin, WatchSource};
 use memscope_testkit::{DevAddr, Extended, LaneNumber, LogicalDevice, Phase, SpoolBuilder, StackRef};

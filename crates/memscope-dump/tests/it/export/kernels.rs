@@ -1,6 +1,6 @@
 //! Launches and executions of kernels, as rows.
-use crate::insight;
-use crate::recording::{Recording, csv_rows, db_rows};
+use crate::export::insight;
+use crate::export::recording::{Recording, csv_rows, db_rows};
 use memscope_dump::{Brand, DumpEvents, Format};
 use memscope_testkit::{Space, SpoolBuilder, SystemKind, TaskLogLine};
 use std::fs;

@@ -1,6 +1,6 @@
 //! Operators of Aten and their accesses as rows.
-use crate::insight;
-use crate::recording::{Recording, csv_rows, db_rows};
+use crate::export::insight;
+use crate::export::recording::{Recording, csv_rows, db_rows};
 use memscope_dump::Format;
 use memscope_model::{Annotations, BlockId, Inefficiencies};
 use memscope_testkit::{AccessMode, Space, SpoolBuilder};

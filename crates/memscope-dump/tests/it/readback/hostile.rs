@@ -1,5 +1,5 @@
 //! Files that are damaged, foreign or made to do harm.
-use crate::summary::summary;
+use crate::readback::summary::summary;
 use memscope_dump::open;
 use memscope_model::{Damage, ModelError, Outcome, RowPlace, Status};
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Device memory, pools, marks and chosen times, as rows.
-use crate::insight;
-use crate::recording::{Cells, Recording, attribute, csv_rows, db_rows};
+use crate::export::insight;
+use crate::export::recording::{Cells, Recording, attribute, csv_rows, db_rows};
 use memscope_dump::{Brand, DumpEvents, Format, SampledUsage};
 use memscope_model::Device;
 use memscope_testkit::{HOST_DEVICE, Space, SpoolBuilder, SystemKind};

@@ -1,7 +1,6 @@
 //! `analyze fluctuation` and `analyze decompose` on recordings made to order, and on the files exported from them.
-mod command_line;
 
-use command_line::{refused, text};
+use crate::command_line::{refused, text};
 use memscope_testkit::{Space, SpoolBuilder, SystemKind};
 use serde_json::Value;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Operators and kernels of ATB, and accesses, as rows.
-use crate::insight;
-use crate::recording::{Cells, Recording, csv_rows, db_rows};
+use crate::export::insight;
+use crate::export::recording::{Cells, Recording, csv_rows, db_rows};
 use memscope_dump::{Brand, DumpEvents, Format};
 use memscope_testkit::{AccessMode, Phase, Space, SpoolBuilder, TensorOwner};
 use std::fs;

@@ -1,6 +1,6 @@
 //! The files of an export: where they are, who may read them, and that they appear whole or not at all.
-use crate::insight;
-use crate::recording::{Recording, csv_rows, db_rows};
+use crate::export::insight;
+use crate::export::recording::{Recording, csv_rows, db_rows};
 use memscope_dump::{Brand, DumpEvents, ExportError, ExportOptions, Format, Room, export_process};
 use memscope_model::Process;
 use memscope_symbols::Symbolizer;

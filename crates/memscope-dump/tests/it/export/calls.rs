@@ -1,6 +1,6 @@
 //! Calls of Python functions as files and as a table.
-use crate::insight;
-use crate::recording::Recording;
+use crate::export::insight;
+use crate::export::recording::Recording;
 use memscope_dump::{Brand, DumpEvents, Format};
 use memscope_testkit::{Extended, Space, SpoolBuilder};
 use rusqlite::Connection;

@@ -1,5 +1,5 @@
 //! What a path may hold, and which of it is read.
-use crate::summary::summary;
+use crate::readback::summary::summary;
 use memscope_dump::{open, sources};
 use memscope_model::TraceSource;
 use memscope_testkit::SpoolBuilder;

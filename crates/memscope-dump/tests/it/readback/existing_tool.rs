@@ -1,5 +1,5 @@
 //! Files of the existing tool, written by hand from what is known of them.
-use crate::summary::summary;
+use crate::readback::summary::summary;
 use memscope_dump::{open, sources};
 use memscope_model::{Action, BlockEvent, Device, Origin, Outcome, Pool, State, TraceEvent, TraceSource};
 use rusqlite::Connection;

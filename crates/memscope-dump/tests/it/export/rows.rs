@@ -1,6 +1,6 @@
 //! The rows of an export, read back.
-use crate::insight;
-use crate::recording::{Cells, Recording, attribute, csv_rows, db_rows};
+use crate::export::insight;
+use crate::export::recording::{Cells, Recording, attribute, csv_rows, db_rows};
 use memscope_dump::{Brand, DumpEvents, Format, Problem};
 use memscope_model::{Action, BlockEvent, Origin};
 use memscope_testkit::{EPOCH, LaneNumber, SpoolBuilder};

@@ -1,7 +1,6 @@
 //! `top`, `tree`, `flamegraph` and `diff` on recordings made to order.
-mod command_line;
 
-use command_line::{refused, run, text};
+use crate::command_line::{refused, run, text};
 use memscope_testkit::{LaneNumber, Space, SpoolBuilder, SystemKind};
 use std::path::Path;
 

@@ -1,11 +1,11 @@
 //! A sink that is given the spool, our csv and our database of one run ends in the same result.
 //!
-//! What files cannot carry is left out of the comparison, and named in [`crate::summary`]: the nanoseconds by which rows
+//! What files cannot carry is left out of the comparison, and named in [`crate::readback::summary`]: the nanoseconds by which rows
 //! are later than their events, since times of rows increase strictly; when a block began that is what a partial
 //! unmapping left; the numbers of ranges, and which of several open ranges of one text ended; what a pool reserved
 //! without an event; how host memory was pinned; frees of device memory that was never seen. The row that makes a database
 //! of a single row viewable reads as an additional start of tracing.
-use crate::summary::{Summary, summary, sums};
+use crate::readback::summary::{Summary, summary, sums};
 use memscope_dump::{Brand, ExportOptions, Format, Room, StackForm, export_process, open};
 use memscope_model::{Outcome, Process};
 use memscope_symbols::Symbolizer;

@@ -1,5 +1,4 @@
 //! What the command tells of recordings made to order.
-#![allow(clippy::print_stderr, reason = "which tests were skipped is part of the result")]
 use memscope_testkit::{Protection, Space, SpoolBuilder, StopReason, SystemKind};
 use memscope_usage::{HOST_PEAK, LogWriter, ProcessMemory, UsageSample};
 use std::ffi::OsStr;

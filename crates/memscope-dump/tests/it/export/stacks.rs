@@ -1,6 +1,6 @@
 //! Call stacks beside the rows: the same as in them, once.
-use crate::insight;
-use crate::recording::{Cells, Recording, csv_rows, db_rows};
+use crate::export::insight;
+use crate::export::recording::{Cells, Recording, csv_rows, db_rows};
 use memscope_dump::{Brand, DumpEvents, Format, StackForm};
 use memscope_testkit::{Space, SpoolBuilder};
 use proptest::prelude::*;

@@ -84,7 +84,7 @@ fn every_instruction_of_the_standard_library_has_the_line_its_interpreter_says()
 
 #[test]
 fn committed_tables_of_every_version_decode_to_the_lines_recorded_with_them() {
-    let codes: Vec<Code> = include_str!("python/golden.txt").lines().map(parse).collect();
+    let codes: Vec<Code> = include_str!("../python/golden.txt").lines().map(parse).collect();
     for version in 0x0309..=0x030d {
         let instructions: u32 = codes.iter().filter(|code| code.version == version).map(assert_lines_agree).sum();
         assert!(instructions > 200, "{version:#x}: {instructions}");
@@ -93,7 +93,7 @@ fn committed_tables_of_every_version_decode_to_the_lines_recorded_with_them() {
 
 #[test]
 fn version_3_14_reads_the_table_of_3_13() {
-    for mut code in include_str!("python/golden.txt").lines().map(parse).filter(|code| code.version == 0x030d) {
+    for mut code in include_str!("../python/golden.txt").lines().map(parse).filter(|code| code.version == 0x030d) {
         code.version = 0x030e;
         assert_lines_agree(&code);
     }

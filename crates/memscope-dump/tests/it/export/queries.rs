@@ -1,5 +1,5 @@
 //! The queries of docs/files.md, as they stand there, against databases and what the model knows.
-use crate::recording::Recording;
+use crate::export::recording::Recording;
 use memscope_dump::{Brand, DumpEvents, Format};
 use memscope_model::{Outcome, Pool};
 use memscope_testkit::SpoolBuilder;
@@ -10,7 +10,7 @@ const DB: &str = "memscope_dump_20251203091122.db";
 
 /// The SQL that follows a heading or a line of the document.
 fn documented(after: &str) -> String {
-    let document = include_str!("../../../../docs/files.md");
+    let document = include_str!("../../../../../docs/files.md");
     let (_, rest) = document.split_once(after).unwrap_or_else(|| panic!("docs/files.md does not say {after:?}"));
     let (_, query) = rest.split_once("```sql\n").unwrap();
     query.split_once("```").unwrap().0.to_owned()

@@ -1,0 +1,4 @@
+//! Dump files, written and read back.
+mod annotate;
+mod export;
+mod readback;

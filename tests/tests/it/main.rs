@@ -1,0 +1,26 @@
+//! Real processes under the recording library, through the exporters.
+mod allocators;
+mod analyze_compare;
+mod analyze_leaks;
+mod analyze_oom;
+mod analyze_usage;
+mod chaos;
+mod clock;
+mod complete;
+mod control;
+mod devices;
+mod follow;
+mod hostile;
+mod keeper;
+mod kill;
+mod loader;
+mod processes;
+mod sandbox;
+mod sourced;
+mod stacks;
+mod storages;
+mod summary;
+mod surroundings;
+mod threads_and_jumps;
+mod unreliable;
+mod views;
