@@ -41,7 +41,7 @@ pub(crate) fn remember(which: Which, descriptor: Fd, file: FileId) {
     }
 }
 
-fn close_all_inherited() {
+pub(crate) fn close_all_inherited() {
     for Descriptor { number, device, inode } in &DESCRIPTORS {
         let file = FileId { device: device.load(Relaxed), inode: inode.load(Relaxed) };
         close_inherited((Fd(number.swap(0, Relaxed)), file));
@@ -65,20 +65,22 @@ pub(crate) unsafe fn leave_parent() {
 
 /// What a fork needs to know of the moment before it.
 pub struct Fork {
-    /// The lane the recorder is at work on: fork was called by a signal handler that interrupted it, or a jump has left it
-    /// there.
+    /// The recorder is at work: fork was called by a signal handler that interrupted it, or a jump has left it there.
+    is_at_work: bool,
+    /// The lane it is at work on, and how many there are.
     interrupted: Option<Interrupted>,
+    lanes: u32,
 }
 
 /// Just before a fork.
 pub fn before() -> Fork {
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane it names; the copy is only ever put back.
-    let interrupted = unsafe {
-        let at_work = core::ptr::addr_of!((*slot).recording).read_volatile() != 0;
-        at_work.then(|| lane::interrupted((*slot).lane)).flatten()
-    };
-    Fork { interrupted }
+    unsafe {
+        let is_at_work = Slot::is_recording(slot);
+        let interrupted = if is_at_work { lane::interrupted((*slot).lane) } else { None };
+        Fork { is_at_work, interrupted, lanes: process::lane_count() }
+    }
 }
 
 /// Right after it, in the child.
@@ -93,9 +95,9 @@ pub fn in_child(fork: &Fork) {
     unsafe {
         if let Some(interrupted) = &fork.interrupted {
             lane::put_back((*slot).lane, interrupted);
-            process::leave_out_lanes_to((*slot).lane);
+            process::leave_out_lanes_to((*slot).lane, fork.lanes);
         }
-        if (*slot).recording != 0 {
+        if fork.is_at_work {
             INTERRUPTED.store(true, Relaxed);
             if let Some(coming) = NonNull::new((*slot).coming as *mut u8) {
                 let _ = sys::map_anonymous_at(coming, (*slot).coming_length);

@@ -7,6 +7,7 @@ use crate::control;
 use crate::lane::{Lane, record};
 use crate::process;
 use crate::slot::{self, Guard};
+use crate::step;
 use core::ptr;
 use memscope_format::encode::{Extended, text_hash};
 use memscope_format::layout::notes;
@@ -116,8 +117,13 @@ fn number(lane: &mut Lane, ticks: u64, text: &[u8]) -> Option<u32> {
     if lane.writer.has_dropped() {
         return None;
     }
-    // Last: who jumps out before has defined a text that nothing refers to, and its number is given again.
-    *place = Place { hash, number: id };
+    // Last: who jumps out before has defined a text that nothing refers to, and its number is given again. A place that is half
+    // changed is free.
+    place.number = 0;
+    step::fence();
+    place.hash = hash;
+    step::fence();
+    place.number = id;
     names.newest = id;
     Some(id)
 }

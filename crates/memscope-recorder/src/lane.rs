@@ -9,11 +9,14 @@ use crate::calls::OpenCalls;
 use crate::clock;
 use crate::config::{Config, Wanted};
 use crate::control;
+use crate::equipment::Equipment;
 use crate::labels::LabelNames;
-use crate::process::{self, MAX_LANES, Process};
+use crate::process::{self, Process};
 use crate::slot::{self, Guard, Progress, Slot};
 use crate::stacks::StackCapture;
+use crate::step;
 use crate::storage;
+use crate::threads;
 use crate::writer::Writer;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -84,18 +87,13 @@ impl Tables {
 /// An allocation returned `address`.
 #[inline(always)]
 pub fn host_alloc(guard: &Guard<'_>, address: usize, size: usize) {
-    let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane at hand, while the guard is borrowed.
-    unsafe {
-        // First: what is found at hand must not be used up by a signal handler.
-        Slot::set(slot, Progress::begin(1));
-        match at_hand(slot, |lane| !lane.wants_stacks) {
-            Some((lane, ticks)) => {
-                lane.writer.host_alloc(slot, ticks, HostAddr(address as u64), size as u64, StackRef::NONE);
-                Slot::set(slot, Progress::IDLE);
-            }
-            None => host_alloc_in_full(address, size, guard.entry()),
+    match unsafe { at_hand(slot::current(), |lane| !lane.wants_stacks) } {
+        Some((lane, ticks)) => {
+            lane.writer.host_alloc(ticks, HostAddr(address as u64), size as u64, StackRef::NONE);
+            lane.writer.set(Progress::IDLE);
         }
+        None => host_alloc_in_full(address, size, guard.entry()),
     }
 }
 
@@ -104,24 +102,20 @@ pub fn host_alloc(guard: &Guard<'_>, address: usize, size: usize) {
 #[inline(never)]
 fn host_alloc_in_full(address: usize, size: usize, entry: Entry<'_>) {
     record(entry, 1, |lane, ticks, stack| {
-        lane.writer.host_alloc(slot::current(), ticks, HostAddr(address as u64), size as u64, stack);
+        lane.writer.host_alloc(ticks, HostAddr(address as u64), size as u64, stack);
     });
 }
 
 /// `address` is about to be freed. Its stack is not taken: who frees explains little, and would cost as much again.
 #[inline(always)]
 pub fn host_free(guard: &Guard<'_>, address: usize) {
-    let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane at hand, while the guard is borrowed.
-    unsafe {
-        Slot::set(slot, Progress::begin(1));
-        match at_hand(slot, |_| true) {
-            Some((lane, ticks)) => {
-                lane.writer.host_free(slot, ticks, HostAddr(address as u64), StackRef::NONE, 0);
-                Slot::set(slot, Progress::IDLE);
-            }
-            None => host_free_in_full(address, guard.no_stack()),
+    match unsafe { at_hand(slot::current(), |_| true) } {
+        Some((lane, ticks)) => {
+            lane.writer.host_free(ticks, HostAddr(address as u64), StackRef::NONE, 0);
+            lane.writer.set(Progress::IDLE);
         }
+        None => host_free_in_full(address, guard.no_stack()),
     }
 }
 
@@ -129,11 +123,11 @@ pub fn host_free(guard: &Guard<'_>, address: usize) {
 #[inline(never)]
 fn host_free_in_full(address: usize, entry: Entry<'_>) {
     record(entry, 1, |lane, ticks, stack| {
-        lane.writer.host_free(slot::current(), ticks, HostAddr(address as u64), stack, 0);
+        lane.writer.host_free(ticks, HostAddr(address as u64), stack, 0);
     });
 }
 
-/// The thread's lane and the time, if an event can be written without further ado and `suits` the lane.
+/// The thread's lane, at work on one event, and the time, if it can be written without further ado and `suits` the lane.
 ///
 /// # Safety
 /// `slot` is the calling thread's and the guard is held; the reference ends before either changes.
@@ -142,6 +136,8 @@ unsafe fn at_hand<'l>(slot: *mut Slot, suits: impl FnOnce(&Lane) -> bool) -> Opt
     // SAFETY: the lane a slot names is owned by its thread and mapped for ever; the guard keeps a signal handler from
     // entering here a second time, so the reference is the only one.
     let lane = unsafe { (*slot).lane.as_mut() }?;
+    // First: what is found at hand must not be used up by a signal handler.
+    lane.writer.set(Progress::begin(1));
     if !lane.writer.is_ready() || lane.writer.clock != ClockKind::Counter || !suits(lane) {
         return None;
     }
@@ -162,16 +158,14 @@ unsafe fn at_hand<'l>(slot: *mut Slot, suits: impl FnOnce(&Lane) -> bool) -> Opt
 pub fn host_moved(guard: &Guard<'_>, old: usize, new: usize, size: usize, began: u64) {
     let events = if new == 0 { 1 } else { 2 };
     record(guard.entry(), events, |lane, ticks, stack| {
-        let slot = slot::current();
         // The counter may have been set back since.
-        lane.writer.host_free(slot, began.min(ticks), HostAddr(old as u64), StackRef::NONE, events - 1);
+        lane.writer.host_free(began.min(ticks), HostAddr(old as u64), StackRef::NONE, events - 1);
         if new == 0 {
             return;
         }
-        // SAFETY: the slot is the thread's own.
-        unsafe { Slot::set(slot, Progress::begin(1)) };
+        lane.writer.set(Progress::begin(1));
         if lane.writer.make_ready() {
-            lane.writer.host_alloc(slot, ticks, HostAddr(new as u64), size as u64, stack);
+            lane.writer.host_alloc(ticks, HostAddr(new as u64), size as u64, stack);
         } else {
             lane.writer.lose(1);
         }
@@ -185,8 +179,8 @@ pub fn ticks_now(_: &Guard<'_>) -> u64 {
     // SAFETY: the slot is the thread's own; a lane stays mapped.
     unsafe {
         let mut lane = (*slot).lane;
-        if lane.is_null() || (*lane).owner.load(Relaxed) == 0 {
-            Slot::set(slot, Progress::begin(0));
+        if lane.is_null() || !(*lane).is_made() {
+            Slot::set(slot, Progress::BETWEEN_EVENTS);
             lane = own_lane(slot);
             Slot::set(slot, Progress::IDLE);
         }
@@ -194,26 +188,20 @@ pub fn ticks_now(_: &Guard<'_>) -> u64 {
     }
 }
 
-/// The recorder was left by a jump in the middle of a call. `missing` tells how many of its events are, given where the
-/// lane's cursor is published.
+/// The recorder was left by a jump in the middle of a call: of one that the lane knows of, or, at `before_lane`, of one that had not
+/// got it yet.
 ///
 /// # Safety
-/// `lane` is the calling thread's, or null, and nobody uses it.
-pub(crate) unsafe fn recover(lane: *mut Lane, missing: impl FnOnce(usize) -> u64) {
-    // SAFETY: the caller vouches for the lane.
+/// `slot` is the calling thread's, and nobody uses its lane.
+pub(crate) unsafe fn recover(slot: *mut Slot, before_lane: Progress) {
+    // SAFETY: the caller vouches for the slot and so for its lane.
     unsafe {
-        let Some(lane) = lane.as_mut().filter(|lane| lane.owner.load(Relaxed) != 0) else {
-            return lose(ptr::null_mut(), missing(0));
-        };
-        let missing = missing(lane.writer.published());
-        lane.writer.recover();
-        if let Some(tables) = lane.tables.as_mut() {
-            tables.stacks.forget();
-            tables.calls.forget();
+        match (*slot).lane.as_mut().filter(|lane| lane.is_made()) {
+            Some(lane) if !lane.progress().is_idle() => lane.recover(),
+            Some(_) => {}
+            None => (*slot).lane = ptr::null_mut(),
         }
-        if missing > 0 {
-            lane.writer.lose(missing);
-        }
+        lose((*slot).lane, before_lane.missing(0));
     }
 }
 
@@ -232,7 +220,7 @@ pub(crate) struct Interrupted {
 pub(crate) unsafe fn interrupted(lane: *const Lane) -> Option<Interrupted> {
     // SAFETY: the caller vouches for the lane. A writer that is at work may be anything in between: it is not looked at.
     unsafe {
-        let lane = lane.as_ref().filter(|lane| lane.owner.load(Relaxed) != 0)?;
+        let lane = lane.as_ref()?;
         let mut writer = MaybeUninit::uninit();
         ptr::copy_nonoverlapping(&raw const lane.writer, writer.as_mut_ptr(), 1);
         Some(Interrupted { writer, tables: lane.tables, labels: lane.labels, wants_stacks: lane.wants_stacks })
@@ -260,11 +248,11 @@ pub(crate) fn widen_own(_: &Guard<'_>) {
     // SAFETY: the slot is the thread's own, and so is the lane it names, while the guard is borrowed.
     unsafe {
         if let Some(lane) = (*slot).lane.as_mut()
-            && lane.owner.load(Relaxed) != 0
+            && lane.is_made()
         {
-            Slot::set(slot, Progress::begin(0));
+            lane.writer.set(Progress::BETWEEN_EVENTS);
             lane.writer.widen();
-            Slot::set(slot, Progress::IDLE);
+            lane.writer.set(Progress::IDLE);
         }
     }
 }
@@ -275,7 +263,7 @@ pub(crate) fn close_own() {
     // SAFETY: the slot is the thread's own, and so is the lane it names; a forked child's is zeroed.
     unsafe {
         if let Some(lane) = (*slot).lane.as_mut()
-            && lane.owner.load(Relaxed) != 0
+            && lane.is_made()
         {
             lane.writer.close();
         }
@@ -288,7 +276,7 @@ pub(crate) fn close_own() {
 /// `lane` is the calling thread's, or null.
 pub(crate) unsafe fn lose(lane: *mut Lane, events: u64) {
     // SAFETY: the caller vouches for the lane; an owned one has a window.
-    match unsafe { lane.as_ref() }.filter(|lane| lane.owner.load(Relaxed) != 0) {
+    match unsafe { lane.as_ref() }.filter(|lane| lane.is_made()) {
         Some(lane) => lane.writer.lose(events),
         None => process::lose(events),
     }
@@ -395,8 +383,10 @@ fn record_with(
     // SAFETY: the slot is the thread's own. The lane it names is owned by this thread and mapped for ever; the guard of
     // the entry keeps a signal handler from entering here a second time, so the reference is the only one.
     unsafe {
-        Slot::set(slot, Progress::begin(events));
         let mut lane = (*slot).lane;
+        if let Some(lane) = lane.as_mut() {
+            lane.writer.set(Progress::begin(events));
+        }
         if lane.is_null() || !(*lane).writer.is_ready() {
             lane = prepare(slot, events);
         }
@@ -409,8 +399,8 @@ fn record_with(
                 Some(stack) => write(lane, ticks, stack),
                 None => lane.writer.lose(events),
             }
+            lane.writer.set(Progress::IDLE);
         }
-        Slot::set(slot, Progress::IDLE);
     }
 }
 
@@ -424,14 +414,20 @@ fn record_with(
 unsafe fn prepare(slot: *mut Slot, events: u64) -> *mut Lane {
     // SAFETY: the slot is ours and a lane, once made, stays mapped.
     unsafe {
+        Slot::set(slot, Progress::begin(events));
         let Some(lane) = own_lane(slot).as_mut() else {
             process::lose(events);
+            Slot::set(slot, Progress::IDLE);
             return ptr::null_mut();
         };
+        // The lane says it from here on, and there is no moment at which neither does.
+        lane.writer.set(Progress::begin(events));
+        Slot::set(slot, Progress::IDLE);
         if lane.writer.make_ready() {
             return lane;
         }
         lane.writer.lose(events);
+        lane.writer.set(Progress::IDLE);
     }
     ptr::null_mut()
 }
@@ -444,7 +440,7 @@ unsafe fn own_lane(slot: *mut Slot) -> *mut Lane {
     // SAFETY: the slot is ours and a lane, once made, stays mapped.
     unsafe {
         if let Some(lane) = (*slot).lane.as_mut()
-            && lane.owner.load(Relaxed) != 0
+            && lane.is_made()
         {
             return lane;
         }
@@ -454,103 +450,196 @@ unsafe fn own_lane(slot: *mut Slot) -> *mut Lane {
             && !clock::is_gone()
             && process.is_at_home()
         {
-            let thread = sys::gettid();
+            let thread = threads::current();
             if thread == 0 {
                 return ptr::null_mut();
             }
-            if let Some(lane) = take_over(process, thread).or_else(|| Lane::create(process, thread)) {
-                (*slot).lane = lane.as_ptr();
+            let home = process.home();
+            if !take_over(slot, process, thread) {
+                create(slot, process, thread);
+            }
+            step::fence();
+            // Forked by a handler in the middle of this: what was got here is the parent's.
+            if process.home() != home {
+                return own_lane(slot);
             }
         }
         (*slot).lane
     }
 }
 
-/// Looks at a few lanes, in turn, for one whose thread has ended.
-fn take_over(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
+/// Looks at a few lanes, in turn, for one whose thread has ended, and makes it the calling thread's.
+///
+/// # Safety
+/// `slot` is the calling thread's.
+unsafe fn take_over(slot: *mut Slot, process: &'static Process, thread: u32) -> bool {
     const LOOKS: u32 = 8;
-    let count = process.lane_count.load(Acquire).min(MAX_LANES as u32);
+    let count = process.lane_count.load(Acquire);
     for _ in 0..LOOKS.min(count) {
-        let number = process.hand.fetch_add(1, Relaxed) % count;
-        let lane = process.lane(number)?;
+        let Some(lane) = process.lanes.get(process.hand.fetch_add(1, Relaxed) % count) else { continue };
         // SAFETY: lanes stay mapped; only the atomic owner, 0 while it is made, is touched before it is ours.
         let owner = unsafe { &(*lane.as_ptr()).owner };
         let previous = owner.load(Acquire);
-        if previous == KEPT {
+        if matches!(previous, KEPT | UNFINISHED) {
             continue;
         }
         // Our own number on a lane that is not ours: the kernel gave us a dead thread's id.
         let gone = previous == thread || (previous != 0 && !process.has_thread(previous));
         if gone && owner.compare_exchange(previous, thread, AcqRel, Relaxed).is_ok() {
-            // SAFETY: the previous thread has ended and the exchange made the lane ours.
-            let lane_ref = unsafe { &mut *lane.as_ptr() };
-            lane_ref.writer.change_thread(thread);
-            // SAFETY: null, or the lane's own tables.
-            if let Some(tables) = unsafe { lane_ref.tables.as_mut() } {
-                tables.stacks.change_thread();
-                tables.calls.forget();
+            step::point();
+            // SAFETY: the slot is ours; the previous thread has ended and the exchange made the lane ours. The slot names it first:
+            // a child that is forked in the middle of this has to know of it.
+            unsafe {
+                let lane = &mut *lane.as_ptr();
+                let is_whole = lane.begin_change();
+                (*slot).lane = lane;
+                step::fence();
+                lane.inherit(thread, is_whole);
             }
-            return Some(lane);
+            return true;
         }
     }
-    None
+    false
+}
+
+/// Makes a new lane and names it in the slot, if it can be had. Nothing is kept of what was had before something could not be: near
+/// its limits the program needs it itself.
+///
+/// # Safety
+/// `slot` is the calling thread's.
+unsafe fn create(slot: *mut Slot, process: &'static Process, thread: u32) -> bool {
+    if !process.may_try_lane() {
+        return false;
+    }
+    // SAFETY: passed on.
+    let made = unsafe { try_create(slot, process, thread) };
+    process.tried_lane(made);
+    made
+}
+
+/// # Safety
+/// As for [`create`].
+unsafe fn try_create(slot: *mut Slot, process: &'static Process, thread: u32) -> bool {
+    let config = process::config();
+    let home = process.home();
+    // In a child that a handler forks in the middle of this: the window is not there, and the place may be of a lane of the child's own.
+    let is_forked = || process.home() != home;
+    let table_bytes = if Tables::are_wanted(config) { Tables::BYTES } else { 0 };
+    let Some(Equipment { window, tables }) = process.take_equipment(table_bytes) else { return false };
+    if is_forked() {
+        return false;
+    }
+    let tables = tables.cast::<Tables>();
+    step::point();
+    let number = process.lane_count.fetch_add(1, AcqRel);
+    let Some(place) = process.lanes.make(number) else {
+        // Asked again with every event while there are too many: the count must not come round.
+        process.lane_count.fetch_sub(1, AcqRel);
+        process.give_back_equipment(Equipment { window, tables: tables.cast() }, table_bytes);
+        return false;
+    };
+    // SAFETY: the slot is ours; zeroed memory that nobody uses before it has an owner. Zeroes are valid tables (see there), so they are
+    // not written: that would touch all of their pages.
+    unsafe {
+        let lane = place.as_ptr();
+        step::point();
+        (*slot).lane = lane;
+        step::fence();
+        if is_forked() {
+            (*slot).lane = ptr::null_mut();
+            return false;
+        }
+        // A child that is forked from here on knows of the lane by the slot.
+        (*lane).owner.store(UNFINISHED, Relaxed);
+        let nodes = if tables.is_null() { ptr::null_mut() } else { ptr::addr_of_mut!((*tables).nodes) };
+        (*lane).writer.open(process, window, number, thread, nodes);
+        (*lane).tables = tables;
+        (*lane).wants_stacks = config.c_depth > 0 || config.python_depth > 0;
+        if let Some(stacks) = (*lane).stacks() {
+            stacks.configure(config);
+        }
+        step::point();
+        (*lane).owner.store(thread, Release);
+        step::fence();
+        if is_forked() {
+            (*lane).owner.store(0, Relaxed);
+            (*slot).lane = ptr::null_mut();
+            return false;
+        }
+    }
+    true
 }
 
 impl Lane {
-    /// Nothing is kept of what was had before something could not be: near its limits the program needs it itself.
-    fn create(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
-        if !process.may_try_lane() {
-            return None;
-        }
-        let lane = Lane::try_create(process, thread);
-        process.tried_lane(lane.is_some());
-        lane
+    /// Whether it is one at all: in a forked child it is not, nor where a jump has left the making of it.
+    fn is_made(&self) -> bool {
+        !matches!(self.owner.load(Relaxed), 0 | UNFINISHED)
     }
 
-    fn try_create(process: &'static Process, thread: u32) -> Option<NonNull<Lane>> {
-        let config = process::config();
-        let home = process.home();
-        let tables = match Tables::are_wanted(config) {
-            true => sys::map_own(Tables::BYTES).ok()?.cast::<Tables>().as_ptr(),
-            false => ptr::null_mut(),
-        };
-        let made = process.take_first_window().and_then(|window| {
-            // A child of a fork in the middle of this does not have it.
-            if process.home() != home {
-                return None;
-            }
-            let number = process.lane_count.fetch_add(1, AcqRel);
-            match process.lane(number) {
-                Some(lane) => Some((lane, number, window)),
-                None => {
-                    // Asked again with every event while there are too many: the count must not come round.
-                    process.lane_count.fetch_sub(1, AcqRel);
-                    process.give_back(window);
-                    None
-                }
-            }
-        });
-        let Some((lane, number, window)) = made else {
-            if let Some(tables) = NonNull::new(tables) {
-                // SAFETY: nobody has seen them.
-                unsafe { sys::unmap_own(tables.cast(), Tables::BYTES) };
-            }
-            return None;
-        };
-        // SAFETY: zeroed memory that nobody uses before it has an owner. Zeroes are valid tables (see there), so they are
-        // not written: that would touch all of their pages.
-        unsafe {
-            let lane = lane.as_ptr();
-            let nodes = if tables.is_null() { ptr::null_mut() } else { ptr::addr_of_mut!((*tables).nodes) };
-            (*lane).writer.open(process, window, number, thread, nodes);
-            (*lane).tables = tables;
-            (*lane).wants_stacks = config.c_depth > 0 || config.python_depth > 0;
-            if let Some(stacks) = (*lane).stacks() {
-                stacks.configure(config);
-            }
-            (*lane).owner.store(thread, Release);
+    pub(crate) fn progress(&self) -> Progress {
+        self.writer.progress()
+    }
+
+    #[cfg(all(test, feature = "model"))]
+    pub(crate) fn release_window(&mut self) {
+        self.writer.release_window();
+    }
+
+    /// From here on whoever finds the lane, after a jump or the end of its thread, has to mend it. Whether it is whole now.
+    fn begin_change(&mut self) -> bool {
+        let is_whole = self.progress().is_idle();
+        if is_whole {
+            self.writer.set(Progress::BETWEEN_EVENTS);
         }
-        Some(lane)
+        is_whole
+    }
+
+    /// Makes the lane the calling thread's, whose last owner has ended, perhaps in the middle of an event.
+    fn inherit(&mut self, thread: u32, is_whole: bool) {
+        if !is_whole {
+            self.mend();
+        }
+        self.change_thread(thread);
+        self.writer.set(Progress::IDLE);
+    }
+
+    /// After a jump out of the recorder.
+    fn recover(&mut self) {
+        self.mend();
+        // It may have been on the way to its new owner.
+        let thread = threads::current();
+        if thread != 0 && thread != self.writer.thread() {
+            self.change_thread(thread);
+        }
+        self.writer.set(Progress::IDLE);
+    }
+
+    /// Drops the half-made record of a call that was left, and counts what is missing of it; everything that later records would refer to
+    /// begins anew. The lane stays in change: who leaves this has it done again.
+    fn mend(&mut self) {
+        let missing = self.progress().missing(self.writer.published());
+        step::point();
+        if missing > 0 {
+            self.writer.lose(missing);
+        }
+        // Only now: who ends before it counts an event too many as lost, and not one too few.
+        self.writer.set(Progress::BETWEEN_EVENTS);
+        self.writer.recover();
+        step::point();
+        // SAFETY: null, or the lane's own tables.
+        if let Some(tables) = unsafe { self.tables.as_mut() } {
+            tables.stacks.forget();
+            tables.calls.forget();
+        }
+    }
+
+    fn change_thread(&mut self, thread: u32) {
+        self.writer.change_thread(thread);
+        // SAFETY: null, or the lane's own tables.
+        if let Some(tables) = unsafe { self.tables.as_mut() } {
+            tables.stacks.change_thread();
+            tables.calls.forget();
+        }
     }
 
     fn stacks(&mut self) -> Option<&mut StackCapture> {
@@ -613,6 +702,8 @@ impl Lane {
 
 /// The owner of a lane that is kept for one purpose and not for whoever comes next.
 const KEPT: u32 = u32::MAX;
+/// That of one that is being made. If its thread ends meanwhile it stays so.
+const UNFINISHED: u32 = u32::MAX - 1;
 
 /// Makes `lane`, or a new one if it is null, the calling thread's until it ends, and nobody else's afterwards.
 /// Returns it, to be handed on to the next thread with the same purpose; null if there is none to be had.
@@ -621,7 +712,7 @@ const KEPT: u32 = u32::MAX;
 /// `lane` is null or was returned by this function to a thread that does not use it any more.
 pub(crate) unsafe fn keep(lane: *mut Lane) -> *mut Lane {
     let Some(process) = process::ensure() else { return ptr::null_mut() };
-    let thread = sys::gettid();
+    let thread = threads::current();
     if thread == 0 {
         return ptr::null_mut();
     }
@@ -629,12 +720,15 @@ pub(crate) unsafe fn keep(lane: *mut Lane) -> *mut Lane {
     // SAFETY: the slot is the thread's own; the caller vouches for the lane, and a new one is ours.
     unsafe {
         match lane.as_mut() {
-            Some(lane) => lane.writer.change_thread(thread),
+            Some(lane) => {
+                let is_whole = lane.begin_change();
+                lane.inherit(thread, is_whole);
+            }
             None => {
-                let Some(lane) = Lane::create(process, thread) else { return ptr::null_mut() };
-                (*lane.as_ptr()).owner.store(KEPT, Release);
-                (*slot).lane = lane.as_ptr();
-                return lane.as_ptr();
+                if create(slot, process, thread) {
+                    (*(*slot).lane).owner.store(KEPT, Release);
+                }
+                return (*slot).lane;
             }
         }
         (*slot).lane = lane;

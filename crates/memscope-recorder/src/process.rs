@@ -4,19 +4,22 @@ use crate::clock::{self, Calibration, TickLine};
 use crate::config::{self, Config, Wanted};
 use crate::control;
 use crate::device::Devices;
+use crate::equipment::Batches;
 use crate::files::{SpoolFile, Stray};
 use crate::forks;
 use crate::keeper;
 use crate::kernel::Kernels;
 use crate::lane::Lane;
+use crate::lanes::Lanes;
 use crate::slot::{self, Guard};
 use crate::stacks;
 use crate::start::start;
+use crate::threads;
 use crate::watch;
 use crate::windows::FreeWindows;
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
-use core::ptr::{self, NonNull};
+use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use memscope_format::keeper::Reason;
@@ -24,9 +27,6 @@ use memscope_format::layout::{
     self, CONFIG_CAPACITY, CalibrationSlot, ClockKind, PATH_CAPACITY, ProcessHeader, StopReason, notes,
 };
 use memscope_sys::{self as sys, Clock, Errno, Part, clock_ns};
-
-/// Most threads of a process that can record at the same time; more are counted as lost.
-pub(crate) const MAX_LANES: usize = 8192;
 
 /// What all lanes of a process share. Lives in memory that a forked child finds zeroed: a process that has not begun.
 pub(crate) struct Process {
@@ -40,7 +40,7 @@ pub(crate) struct Process {
     /// Events lost before there was a header to count them.
     unstarted: AtomicU64,
     attempts: [UnsafeCell<Attempt>; State::ATTEMPTS],
-    lanes: [UnsafeCell<Lane>; MAX_LANES],
+    pub(crate) lanes: Lanes,
     pub(crate) lane_count: AtomicU32,
     /// Where the search for a lane without a thread goes on.
     pub(crate) hand: AtomicU32,
@@ -48,6 +48,7 @@ pub(crate) struct Process {
     lane_pause: AtomicU32,
     next_lane_pause: AtomicU32,
     pub(crate) free_windows: FreeWindows,
+    pub(crate) batches: Batches,
     pub(crate) claims: Claims,
     stopped: AtomicBool,
     tick_line: TickLine,
@@ -194,6 +195,34 @@ fn begun_to_say_what_is_lost() -> Option<&'static Process> {
     ensure()
 }
 
+/// As if the image were new, for the next schedule.
+#[cfg(all(test, feature = "model"))]
+pub(crate) fn forget_image() {
+    image_is_ready();
+    forks::close_all_inherited();
+    if let Some(page) = core::ptr::NonNull::new(IMAGE.process.swap(ptr::null_mut(), AcqRel)) {
+        // SAFETY: the schedule that used it is over.
+        unsafe { sys::unmap(page.cast(), size_of::<Process>().next_multiple_of(4096)) };
+    }
+    IMAGE.state.store(IMAGE_FAILED, Release);
+}
+
+/// Unmaps the windows of all lanes and the header: the schedule is over.
+#[cfg(all(test, feature = "model"))]
+pub(crate) fn release_windows() {
+    let Some(process) = page() else { return };
+    for number in 0..process.lane_count.load(Relaxed) {
+        if let Some(lane) = process.lanes.get(number) {
+            // SAFETY: nobody uses it any more.
+            unsafe { (*lane.as_ptr()).release_window() };
+        }
+    }
+    if let Some(header) = core::ptr::NonNull::new(process.attempt().header) {
+        // SAFETY: as above.
+        unsafe { sys::unmap(header.cast(), memscope_format::layout::PROCESS_HEADER_SIZE) };
+    }
+}
+
 /// The process's page, once the image has one.
 fn page() -> Option<&'static Process> {
     // SAFETY: mapped for the rest of the process's life once published.
@@ -216,7 +245,7 @@ pub(crate) fn ensure() -> Option<&'static Process> {
         if state == State::FAILED || clock::is_gone() || !process.is_at_home() {
             return None;
         }
-        let thread = sys::gettid();
+        let thread = threads::current();
         if state.is_starting() && state.thread() != thread {
             match process.wait_for_start(state) {
                 Patience::Look => continue,
@@ -276,11 +305,17 @@ pub(crate) fn is_forked() {
     }
 }
 
-/// In such a child: this lane and those before it are not used, because something may come back to one of them.
-pub(crate) fn leave_out_lanes_to(lane: *const Lane) {
+/// How many lanes the process has.
+pub(crate) fn lane_count() -> u32 {
+    page().map_or(0, |process| process.lane_count.load(Relaxed))
+}
+
+/// In such a child: this lane, one of so many of its parent's, and those before it are not used, because something may come back to one
+/// of them.
+pub(crate) fn leave_out_lanes_to(lane: *const Lane, parents: u32) {
     if let Some(process) = page() {
-        let number = process.lanes.iter().position(|place| ptr::eq(place.get(), lane));
-        process.lane_count.store(number.map_or(0, |number| number as u32 + 1), Relaxed);
+        let number = process.lanes.number_of(lane, parents);
+        process.lane_count.store(number.map_or(0, |number| number + 1), Relaxed);
     }
 }
 
@@ -480,7 +515,7 @@ impl Process {
 
     /// Whether one of the process's threads has this number.
     pub(crate) fn has_thread(&self, thread: u32) -> bool {
-        sys::thread_exists(self.home(), thread)
+        threads::exists(self.home(), thread)
     }
 
     fn turn(&self, from: State, to: State) -> bool {
@@ -507,11 +542,6 @@ impl Process {
         let began = self.starting_ns.load(Relaxed);
         let takes_ever = began != 0 && clock_ns(Clock::Monotonic).saturating_sub(began) > LONGEST_NS;
         if takes_ever || !self.has_thread(state.thread()) { Patience::StartOver } else { Patience::GiveUp }
-    }
-
-    /// The lane of that number; its owner says whether it is one.
-    pub(crate) fn lane(&self, number: u32) -> Option<NonNull<Lane>> {
-        NonNull::new(self.lanes.get(number as usize)?.get())
     }
 
     /// Whether an event may try to make a lane: after a failure many go by before the next does, for what cannot be had

@@ -6,12 +6,11 @@
 use crate::aten::OpenOperator;
 use crate::device::LogicalDevice;
 use crate::lane::{self, Entry, Lane};
+use crate::step;
 use crate::storage::Request;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr;
-use core::sync::atomic::Ordering::SeqCst;
-use core::sync::atomic::compiler_fence;
 use memscope_stack::c::{Search, find_frame};
 
 #[cfg_attr(target_arch = "x86_64", path = "tls/x86_64.rs")]
@@ -27,8 +26,8 @@ pub struct Slot {
     pub(crate) guard_word: usize,
     /// The thread's lane, null before its first event.
     pub(crate) lane: *mut Lane,
-    /// What the recorder is at: see [`Progress`].
-    pub(crate) recording: usize,
+    /// What the recorder is at while the thread has no lane; then the lane says it. See [`Progress`].
+    recording: Progress,
     /// Where the launch hook that is at work on this thread keeps its mark, 0 for none, and the mark.
     launch: usize,
     launch_word: usize,
@@ -64,7 +63,23 @@ const _: () = assert!(size_of::<Slot>() <= RESERVED);
 /// The calling thread's slot.
 #[inline(always)]
 pub fn current() -> *mut Slot {
+    #[cfg(all(test, feature = "model"))]
+    if let Some(slot) = crate::model::slot() {
+        return slot;
+    }
     tls::slot().cast()
+}
+
+/// Says that a window was mapped, and is not yet a lane's, to a child that a signal handler forks before it is.
+pub(crate) fn note_coming(memory: *mut u8, length: usize) {
+    let slot = current();
+    // SAFETY: the slot is the thread's own.
+    unsafe {
+        (*slot).coming_length = length;
+        step::fence();
+        (*slot).coming = memory as usize;
+        step::fence();
+    }
 }
 
 /// Distance of the slot from the thread pointer, the same for all threads.
@@ -75,23 +90,29 @@ pub fn offset() -> isize {
 /// How much further the second guard is.
 pub const SECOND_GUARD: usize = core::mem::offset_of!(Slot, on_top);
 
-/// What the recorder is at on a thread, in one word that is changed by one store: whoever finds it left by a jump can
-/// tell how many of the call's events are missing.
+/// What the recorder is at on a thread, in one word that is changed by one store: whoever finds it left, by a jump or by a
+/// thread that has ended, can tell how many of the call's events are missing. It lies in the lane, which outlives its thread.
 ///
 /// ```text
 ///  63           56 55                                                     0
 /// ┌───────────────┬────────────────────────────────────────────────────────┐
-/// │ events to     │ 0 not at work, 1 at work, else where the lane's cursor │
-/// │ come after    │ is once the event under way is published               │
+/// │ events to     │ 0 not at work, 1 at work on an event, 2 on none, else  │
+/// │ come after    │ where the cursor is once the event is published        │
 /// └───────────────┴────────────────────────────────────────────────────────┘
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Progress(usize);
 
 impl Progress {
     pub(crate) const IDLE: Progress = Progress(0);
+    /// The lane is being changed, and no event is under way.
+    pub(crate) const BETWEEN_EVENTS: Progress = Progress(2);
     const AT_WORK: usize = 1;
     const AFTER_SHIFT: u32 = 56;
+
+    pub(crate) fn is_idle(self) -> bool {
+        self == Progress::IDLE
+    }
 
     /// At work on the first of `events`.
     #[inline(always)]
@@ -106,22 +127,55 @@ impl Progress {
     }
 
     /// How many events of the call are missing in a lane whose cursor is published at `published`.
-    fn missing(self, published: usize) -> u64 {
+    pub(crate) fn missing(self, published: usize) -> u64 {
+        if self == Progress::IDLE || self == Progress::BETWEEN_EVENTS {
+            return 0;
+        }
         let (after, at) = (self.0 >> Progress::AFTER_SHIFT, self.0 & ((1 << Progress::AFTER_SHIFT) - 1));
         after as u64 + u64::from(at != published)
+    }
+
+    /// Stores it into the word of a lane or slot, in its place among the other stores.
+    ///
+    /// # Safety
+    /// The word can be written.
+    #[inline(always)]
+    pub(crate) unsafe fn store(self, word: *mut Progress) {
+        // Neither what comes before nor what comes after may pass this store: a signal handler of this thread looks at it, and
+        // who takes over the lane of a thread that ended here.
+        step::fence();
+        // SAFETY: the caller vouches for the word.
+        unsafe { word.write_volatile(self) };
+        step::fence();
     }
 }
 
 impl Slot {
+    /// Notes what the recorder is at on a thread that has no lane.
+    ///
     /// # Safety
     /// `slot` is the calling thread's.
     #[inline(always)]
     pub(crate) unsafe fn set(slot: *mut Slot, progress: Progress) {
-        // Neither what comes before nor what comes after may pass this store: a signal handler of this thread looks at it.
-        compiler_fence(SeqCst);
         // SAFETY: the caller vouches for the slot.
-        unsafe { ptr::addr_of_mut!((*slot).recording).write_volatile(progress.0) };
-        compiler_fence(SeqCst);
+        unsafe { progress.store(ptr::addr_of_mut!((*slot).recording)) };
+    }
+
+    /// What the recorder is at on a thread that has no lane, or has only just got one.
+    unsafe fn progress(slot: *const Slot) -> Progress {
+        // SAFETY: the caller vouches for the slot.
+        unsafe { ptr::addr_of!((*slot).recording).read_volatile() }
+    }
+
+    /// Whether the recorder is at work on the thread, or was left there.
+    ///
+    /// # Safety
+    /// As for [`Slot::set`].
+    pub(crate) unsafe fn is_recording(slot: *const Slot) -> bool {
+        // SAFETY: the caller vouches for the slot, and a lane stays mapped.
+        unsafe {
+            !Slot::progress(slot).is_idle() || (*slot).lane.as_ref().is_some_and(|lane| !lane.progress().is_idle())
+        }
     }
 
     /// In a forked child, of a thread the recorder was at work on: neither lane nor guard.
@@ -151,12 +205,11 @@ impl Slot {
         unsafe {
             // First, so that a signal handler finds the lane in use; before that it does this work itself.
             (*slot).guard_word = *((guard & !MARK) as *const usize);
-            compiler_fence(SeqCst);
+            step::fence();
             (*slot).guard = guard;
-            compiler_fence(SeqCst);
-            let progress = Progress(ptr::addr_of!((*slot).recording).read_volatile());
-            if progress.0 != 0 {
-                lane::recover((*slot).lane, |published| progress.missing(published));
+            step::fence();
+            if Slot::is_recording(slot) {
+                lane::recover(slot, Slot::progress(slot));
                 // Last: this, too, may be left by a jump.
                 Slot::set(slot, Progress::IDLE);
             }
@@ -227,7 +280,7 @@ pub unsafe fn nested(stack_pointer: usize, frame_pointer: usize) -> Nested {
 unsafe fn nested_at(place: usize) -> Nested {
     let slot = current();
     // SAFETY: the slot is the thread's own.
-    unsafe { by_place(slot, place | MARK, false) }
+    unsafe { by_place(slot, place | MARK, step::is_in_handler()) }
 }
 
 /// Whether memory goes on without a gap from `place` up to `above`, as it does within a stack.
@@ -255,7 +308,7 @@ unsafe fn word_stays(slot: *const Slot) -> bool {
 /// The other hook is live.
 unsafe fn within(slot: *mut Slot, crossed_signal: bool) -> Nested {
     // SAFETY: the caller passes the thread's own slot.
-    let recording = unsafe { ptr::addr_of!((*slot).recording).read_volatile() } != 0;
+    let recording = unsafe { Slot::is_recording(slot) };
     match (crossed_signal, recording) {
         // The real function, or the recorder's own work, calls a function that is hooked too.
         (false, _) => Nested::Pass,
@@ -282,7 +335,7 @@ unsafe fn by_place(slot: *mut Slot, guard: usize, crossed_signal: bool) -> Neste
             return Slot::replace_abandoned(slot, guard);
         }
         // Our own work calls no hooked function where the stack cannot be walked.
-        let recording = ptr::addr_of!((*slot).recording).read_volatile() != 0;
+        let recording = Slot::is_recording(slot);
         within(slot, crossed_signal || recording)
     }
 }
@@ -371,9 +424,9 @@ unsafe fn take(place: usize, mark: usize, judge: impl FnOnce() -> Nested) -> Opt
             }
         }
         // In this order: a signal in between finds no guard, and not one with another's word.
-        compiler_fence(SeqCst);
+        step::fence();
         (*words)[1] = *(place as *const usize);
-        compiler_fence(SeqCst);
+        step::fence();
         (*words)[0] = place | mark;
         Some(words)
     }
@@ -382,10 +435,13 @@ unsafe fn take(place: usize, mark: usize, judge: impl FnOnce() -> Nested) -> Opt
 impl Drop for Guard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        if step::is_left() {
+            return;
+        }
         // SAFETY: the slot outlives the hook; it is the calling thread's.
         unsafe {
             (*self.words)[0] = 0;
-            compiler_fence(SeqCst);
+            step::fence();
             // It may be a guard's that was being taken when a signal came.
             (*self.words)[1] = 0;
         }
@@ -469,6 +525,8 @@ mod tests {
         assert_eq!(Progress::begin(2).missing(900), 2);
         assert_eq!(Progress::publishing(950, 1).missing(900), 2);
         assert_eq!(Progress::publishing(950, 1).missing(950), 1);
+        assert_eq!(Progress::IDLE.missing(900), 0);
+        assert_eq!(Progress::BETWEEN_EVENTS.missing(900), 0);
     }
 
     #[test]

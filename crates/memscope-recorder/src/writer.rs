@@ -1,11 +1,12 @@
 //! A lane's window and the encoder's position in it.
 use crate::clock::{self, Calibration};
 use crate::process::{AppendError, Process};
-use crate::slot::{self, Progress, Slot};
-use crate::windows::Window;
+use crate::slot::{self, Progress};
+use crate::step;
+use crate::windows::{Place, Window};
 use core::ptr;
-use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU64, compiler_fence};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use memscope_format::encode::{self, Deltas, Extended, MAX_EVENT, MAX_NODE, NodeDeltas};
 use memscope_format::layout::{
     self, ClockKind, LARGEST_WINDOW, StopReason, WINDOW_HEADER_SIZE, WINDOW_MAGIC, WindowHeader, window_bytes,
@@ -21,6 +22,8 @@ pub(crate) struct Writer {
     /// stopped, `limit` is 0 and no record ever begins.
     cursor: usize,
     limit: usize,
+    /// What is being done with the lane.
+    progress: Progress,
     pub(crate) last: Deltas,
     /// When ticks and time were paired last, and for how many ticks this holds.
     calibrated: u64,
@@ -45,6 +48,8 @@ pub(crate) struct Writer {
     /// How many further events are lost before a full window is tried to be appended again, and how many the next time.
     pause: u32,
     next_pause: u32,
+    /// See [`Window::is_shared`].
+    has_shared_window: bool,
     dropped: bool,
     /// Events lost so far. The window's header repeats it; windows change.
     lost: AtomicU64,
@@ -73,6 +78,19 @@ impl Writer {
         self.nodes = nodes;
         self.move_into(window, lane);
         self.begin_generation();
+        // In a forked child there may be one from before the fork.
+        self.set(Progress::IDLE);
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&mut self, progress: Progress) {
+        // SAFETY: the word is the writer's own.
+        unsafe { progress.store(&raw mut self.progress) };
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        // SAFETY: as above. A signal handler reads what the code that it has interrupted writes.
+        unsafe { (&raw const self.progress).read_volatile() }
     }
 
     /// Whether an event can be encoded right away.
@@ -115,18 +133,18 @@ impl Writer {
     }
 
     #[inline(always)]
-    pub(crate) fn host_alloc(&mut self, slot: *mut Slot, ticks: u64, address: HostAddr, size: u64, stack: StackRef) {
+    pub(crate) fn host_alloc(&mut self, ticks: u64, address: HostAddr, size: u64, stack: StackRef) {
         // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
         let end = unsafe { encode::host_alloc(self.cursor as *mut u8, &mut self.last, ticks, address, size, stack) };
-        self.commit_events(slot, end, 1, 0);
+        self.commit_events(end, 1, 0);
     }
 
     /// So many events of the same call are `to_come`.
     #[inline(always)]
-    pub(crate) fn host_free(&mut self, slot: *mut Slot, ticks: u64, address: HostAddr, stack: StackRef, to_come: u64) {
+    pub(crate) fn host_free(&mut self, ticks: u64, address: HostAddr, stack: StackRef, to_come: u64) {
         // SAFETY: the caller saw `is_ready`, so the window has `MAX_EVENT` bytes left.
         let end = unsafe { encode::host_free(self.cursor as *mut u8, &mut self.last, ticks, address, stack) };
-        self.commit_events(slot, end, 1, to_come);
+        self.commit_events(end, 1, to_come);
     }
 
     /// Writes an event that is an extended record; counts it as lost if it finds no room.
@@ -142,13 +160,13 @@ impl Writer {
         }
         // SAFETY: the window has the room the record asks for.
         let end = unsafe { encode::extended_in_place(self.cursor as *mut u8, &mut self.last, ticks, record) };
-        self.commit_events(slot::current(), end, 1, 0);
+        self.commit_events(end, 1, 0);
     }
 
     /// The same for a record that holds several events.
     pub(crate) fn extended_events(&mut self, ticks: u64, record: &Extended<'_>, events: u64) {
         match self.encode_extended(ticks, record) {
-            Some(end) => self.commit_events(slot::current(), end, events, 0),
+            Some(end) => self.commit_events(end, events, 0),
             None => self.lose(events),
         }
     }
@@ -210,8 +228,11 @@ impl Writer {
     #[cold]
     pub(crate) fn lose(&self, events: u64) {
         let lost = self.lost.fetch_add(events, Relaxed) + events;
-        // SAFETY: a lane in use has a window; only when it has a larger one is the old one unmapped.
-        unsafe { (*self.window).lost.fetch_max(lost, Release) };
+        // SAFETY: a lane in use has a window; only when it has a larger one is the old one unmapped. One that is being made gets to
+        // know of it when it has its first.
+        if let Some(window) = unsafe { self.window.as_ref() } {
+            window.lost.fetch_max(lost, Release);
+        }
     }
 
     /// Where the cursor is as far as a reader can tell.
@@ -224,10 +245,9 @@ impl Writer {
     /// Publishes everything up to `end`, of which the last record is or holds `events`: one release store, after which a
     /// kill loses none of it.
     #[inline(always)]
-    fn commit_events(&mut self, slot: *mut Slot, end: *mut u8, events: u64, to_come: u64) {
+    fn commit_events(&mut self, end: *mut u8, events: u64, to_come: u64) {
         self.events += events;
-        // SAFETY: the calling thread's slot.
-        unsafe { Slot::set(slot, Progress::publishing(end as usize, to_come)) };
+        self.set(Progress::publishing(end as usize, to_come));
         self.commit(end);
     }
 
@@ -235,6 +255,7 @@ impl Writer {
     #[inline(always)]
     fn commit(&mut self, end: *mut u8) {
         self.cursor = end as usize;
+        step::point();
         let committed = (self.cursor - self.payload()) as u64;
         // SAFETY: as in `lose`.
         unsafe { (*self.window).progress.store(u64::from(self.generation) << 32 | committed, Release) };
@@ -268,10 +289,14 @@ impl Writer {
                 return false;
             }
         }
-        let wanted = |writer: &Writer| (writer.size + 1..=LARGEST_WINDOW).find(|size| holds(*size, room));
-        if let Some(size) = wanted(self) {
+        step::point();
+        // SAFETY: the process outlives its lanes.
+        let is_enough = holds(self.size, room) && unsafe { (*self.process).is_crowded() };
+        let larger = (self.size + 1..=LARGEST_WINDOW).find(|size| holds(*size, room));
+        if let Some(size) = larger.filter(|_| !is_enough) {
             self.enlarge(size);
         }
+        step::point();
         self.begin_generation();
         holds(self.size, room)
     }
@@ -306,14 +331,16 @@ impl Writer {
             let bytes = core::slice::from_raw_parts(self.payload() as *const u8, payload);
             layout::seal(&mut header, bytes);
             let parts = [(header.as_ptr(), header.len()), (bytes.as_ptr(), bytes.len())];
+            step::point();
             (*self.process).append(self.home, &parts.map(|(data, length)| Part { data, length }))
         };
+        step::point();
         match appended {
             Ok(()) => {
                 self.appended = self.generation;
                 self.next_pause = PAUSE;
                 // For `recover`.
-                compiler_fence(SeqCst);
+                step::fence();
                 true
             }
             Err(AppendError::Passing) => {
@@ -334,13 +361,16 @@ impl Writer {
         unsafe {
             let process = &*self.process;
             let Ok(larger) = process.take_window(size) else { return };
+            step::point();
             // A child of a fork in the middle of this does not have it.
             if process.home() != self.home {
                 return;
             }
             let (lane, old) = ((*self.window).lane, self.give_up_window());
             self.move_into(larger, lane);
+            step::point();
             process.give_back(old);
+            step::point();
         }
     }
 
@@ -348,28 +378,30 @@ impl Writer {
     fn give_up_window(&self) -> Window {
         // SAFETY: as in `lose`.
         let (page, size) = unsafe { ((*self.window).checksum as u32, (*self.window).size) };
-        Window { page, size, memory: self.window }
+        Window { place: Place { page, size, home: self.home }, memory: self.window, is_shared: self.has_shared_window }
     }
 
     /// From here on the lane is in this window, in which nothing is yet: of the generation at hand, which is in the spool
     /// file or empty. One store makes it the lane's: the window itself knows its place and its size.
     fn move_into(&mut self, window: Window, lane: u32) {
-        let Window { page, size, memory } = window;
+        let Window { place: Place { page, size, .. }, memory, is_shared } = window;
         // SAFETY: the window is nobody else's. While its magic is 0 no reader takes it for one.
         unsafe {
             ptr::addr_of_mut!((*memory).magic).write_volatile(0);
-            compiler_fence(SeqCst);
+            step::fence();
             (*memory).size = size;
             (*memory).lane = lane;
             (*memory).checksum = u64::from(page);
             (*memory).lost.store(self.lost.load(Relaxed), Relaxed);
             (*memory).progress.store(u64::from(self.generation) << 32, Release);
-            compiler_fence(SeqCst);
+            step::fence();
             ptr::addr_of_mut!((*memory).magic).write_volatile(WINDOW_MAGIC);
-            compiler_fence(SeqCst);
+            step::fence();
         }
+        self.has_shared_window = is_shared;
+        step::fence();
         self.window = memory;
-        compiler_fence(SeqCst);
+        step::fence();
         self.size = size;
         // SAFETY: the calling thread's slot.
         unsafe { (*slot::current()).coming = 0 };
@@ -377,18 +409,30 @@ impl Writer {
         self.lose(0);
     }
 
-    /// After a jump out of this code: goes back to what is published, and begins a generation behind it, whose records
-    /// refer to nothing before it.
+    /// After a jump out of this code, or the end of the thread that was in it: goes back to what is published, and begins a
+    /// generation behind it, whose records refer to nothing before it.
     pub(crate) fn recover(&mut self) {
         if self.limit == 0 || self.window.is_null() {
             return;
         }
-        // SAFETY: as in `lose`.
-        unsafe { self.size = (*self.window).size };
+        // SAFETY: as in `lose`; the process outlives its lanes. The pair of ticks and time may be half of one and half of another.
+        unsafe {
+            self.size = (*self.window).size;
+            self.calibration = (*self.process).calibrate();
+        }
         // Nothing more goes into the generation at hand.
         self.cursor = self.end();
         self.pause = 0;
+        self.dropped = false;
         self.turn_over(MAX_EVENT);
+    }
+
+    #[cfg(all(test, feature = "model"))]
+    pub(crate) fn release_window(&mut self) {
+        if let Some(window) = core::ptr::NonNull::new(self.window) {
+            // SAFETY: as in `lose`; the schedule is over. It may be half of one writer and half of another, but the window is whole.
+            unsafe { memscope_sys::unmap(window.cast(), window_bytes((*self.window).size)) };
+        }
     }
 
     /// In a forked child, for a writer that was interrupted at work: memory where its window was, and no events after the
@@ -400,9 +444,15 @@ impl Writer {
         self.limit = 0;
     }
 
+    /// Whose events follow.
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread
+    }
+
     /// Says whose events follow, in a lane whose thread has gone.
     pub(crate) fn change_thread(&mut self, thread: u32) {
         self.definition(self.last.ticks, &Extended::Thread { thread });
+        step::point();
         // From the next generation on the header says it. This one's header keeps naming the thread it began with, whose
         // events stand before the record.
         self.thread = thread;
@@ -413,11 +463,13 @@ impl Writer {
     fn begin_generation(&mut self) {
         // SAFETY: the process outlives its lanes.
         let now = unsafe { (*self.process).calibrate() };
+        step::point();
         let mut base = core::mem::replace(&mut self.calibration, now);
         if base.offset != now.offset {
             base = now;
         }
         self.generation = self.appended + 1;
+        step::point();
         self.last = Deltas::at(base.counter());
         // SAFETY: null, or the lane's own; the window is mapped and the lane is ours. A reader takes the new fields
         // only with the new generation, which the release store publishes last; until then the appended spool block
@@ -427,11 +479,14 @@ impl Writer {
                 nodes.forget();
             }
             (*self.window).thread = self.thread;
+            step::point();
             (*self.window).base_ticks = base.ticks;
             (*self.window).base_monotonic_ns = base.monotonic_ns;
             (*self.window).earlier_events = self.events;
         }
+        step::point();
         self.limit = self.end() - MAX_EVENT;
+        step::point();
         self.commit(self.payload() as *mut u8);
     }
 }
