@@ -98,7 +98,7 @@ packages-build:
 
 packages-test:
 	@scripts/packages cc:gcc c++:g++ python3:python3 nm:binutils readelf:binutils setpriv:util-linux \
-	    unshare:util-linux bindfs:bindfs zsh:zsh \
+	    unshare:util-linux bindfs:bindfs zsh:zsh /lib/ld-linux.so.2:libc6-i386 \
 	    /usr/lib/x86_64-linux-gnu/libjemalloc.so.2:libjemalloc2 \
 	    /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4:libtcmalloc-minimal4
 

@@ -15,5 +15,5 @@ mod workshop;
 
 pub use recorded::{Read, Recorded, Recording, read_events};
 pub use recorder::Recorder;
-pub use stage::{command, library};
+pub use stage::{command, library, staged};
 pub use workshop::{Workshop, finish, glibc_minor, is_root, python, python_minor, random, root_for};

@@ -19,12 +19,16 @@ pub fn command() -> Command {
     Command::new(staged("bin/msmemscope"))
 }
 
-fn staged(name: &str) -> PathBuf {
+/// A file or folder of the staged installation.
+///
+/// # Panics
+/// As [`library`].
+pub fn staged(name: &str) -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the workspace");
     let stage = env::var_os("MSMEMSCOPE_STAGE").map_or_else(|| workspace.join("target/stage"), PathBuf::from);
     let path = stage.join(name);
     assert!(
-        path.is_file(),
+        path.exists(),
         "{} is missing: run `make build` in {}, or set MSMEMSCOPE_STAGE to an installation's prefix",
         path.display(),
         workspace.display()

@@ -52,6 +52,8 @@ pub enum StopReason {
     SizeCap = 2,
     /// The program installed a seccomp filter that forbids what recording needs.
     Sandbox = 3,
+    /// It has one of which nobody knows what it forbids: it was installed unseen.
+    UnknownFilter = 4,
 }
 
 /// Values of `ProcessHeader::state`.
@@ -128,7 +130,16 @@ pub struct ProcessHeader {
     /// Blocks that went into a file the program had just put under our descriptor, and how many could not be taken back.
     pub strays: AtomicU32,
     pub strays_left: AtomicU32,
+    /// How many seccomp filters the process had from before its program, [`FILTERS_UNCOUNTED`] if that could not be read, and
+    /// how many it has installed in ways that the recorder sees.
+    pub filters_inherited: AtomicU32,
+    pub filters_known: AtomicU32,
+    /// Set by the keeper: more than these two together were counted. The recorder makes no system call from then on.
+    pub filters_counted: AtomicU32,
 }
+
+/// In place of a number of filters.
+pub const FILTERS_UNCOUNTED: u32 = u32::MAX;
 
 /// The same moment in ticks and on the monotonic clock.
 #[repr(C)]

@@ -1,6 +1,6 @@
 //! The table of a library's hooks.
 
-/// All hooks of a library, one line each. There are seven kinds, in this order; each may be left out.
+/// All hooks of a library, one line each. There are eight kinds, in this order; each may be left out.
 ///
 /// ```text
 /// memscope_hook::hooks! {
@@ -12,6 +12,8 @@
 ///     }
 ///     // implementation(arguments), which needs no stack.
 ///     plain { mlockall(flags: c_int) -> c_int, in LIBC, else FAILED => process::lock_all; }
+///     // implementation(words), for a function of any number of arguments, each a word. It calls another in place of the original.
+///     variadic { execl -> c_int => exec::execl; }
 ///     // wrapper(address of the original, || original(arguments)).
 ///     wrapped { fork() -> c_int, in LIBC, else FAILED => process::fork_by; }
 ///     // A C++ function whose original may throw: began(arguments, Entry) -> Next, ended(answer, token, Entry) -> answer, and
@@ -130,6 +132,9 @@ macro_rules! hooks {
             $plain:ident($($plain_argument:ident: $plain_type:ty),* $(,)?) $(-> $plain_answer:ty)?,
                 in $plain_place:expr, else $plain_absent:expr => $plain_by:path;
         )* })?
+        $(variadic { $(
+            $variadic:ident $(-> $variadic_answer:ty)? => $variadic_by:path;
+        )* })?
         $(wrapped { $(
             $wrapped:ident($($wrapped_argument:ident: $wrapped_type:ty),* $(,)?) $(-> $wrapped_answer:ty)?,
                 in $wrapped_place:expr, else $wrapped_absent:expr => $wrapped_by:path;
@@ -168,6 +173,11 @@ macro_rules! hooks {
                 by $Original, in $plain_place, else $plain_absent
             }
             $crate::forward!($plain($($plain_argument: $plain_type),*) $(-> $plain_answer)? => $plain_by);
+        )*)?
+        $($(
+            const _: () = {
+                $crate::typed_variadic!([#[unsafe(no_mangle)]] $variadic $(-> $variadic_answer)? => $variadic_by);
+            };
         )*)?
         $($(
             $crate::function! {
@@ -250,6 +260,7 @@ macro_rules! hooks {
             const NAMES: &str = concat!(
                 $($( stringify!($entered), "\0", )*)?
                 $($( stringify!($plain), "\0", )*)?
+                $($( stringify!($variadic), "\0", )*)?
                 $($( stringify!($wrapped), "\0", )*)?
                 $($( stringify!($around), "\0", )*)?
                 $($( stringify!($gated), "\0", )*)?

@@ -27,6 +27,7 @@ pub use api::{
     WATCH_NO_MEMORY, WATCH_NOT_RECORDING, WATCH_TOO_MANY, WATCHED_ANYWHERE, WATCHED_HOST, WatchedBlock, calls,
     host_call, label_level,
 };
+pub use stub::Words;
 pub use types::{Answer, Callback, Entry, Word};
 #[doc(hidden)]
 pub use types::{answers, bytes, c_name, is_word};

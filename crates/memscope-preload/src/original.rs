@@ -62,6 +62,8 @@ pub(crate) const CXX: Library = Library::named(c"libstdc++.so.6");
 
 /// What libc says of a failure.
 pub(crate) const FAILED: c_int = -1;
+/// What functions say that answer with an error number (`ENOSYS`).
+pub(crate) const NO_SYSTEM_CALL: c_int = 38;
 /// What the driver says where it has no such function (`DRV_ERROR_NOT_SUPPORT`).
 pub(crate) const DRIVER_ABSENT: c_int = 0xfffe;
 /// What ACL says of an internal failure.

@@ -74,6 +74,8 @@ pub struct Fork {
 
 /// Just before a fork.
 pub fn before() -> Fork {
+    // A child has no word of its own before it begins, and remembers what its parent was told.
+    sys::sandbox::is_told();
     let slot = slot::current();
     // SAFETY: the slot is the thread's own, and so is the lane it names; the copy is only ever put back.
     unsafe {

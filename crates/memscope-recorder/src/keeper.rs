@@ -16,7 +16,7 @@ const PATIENCE_MS: u64 = 20_000;
 #[cold]
 pub(crate) fn ask_for_files(config: &Config, errno: Errno) -> Result<(Fd, Fd), Errno> {
     let mut files = [None; DESCRIPTORS];
-    let answer = converse(config, Wish::Files, errno, &mut files);
+    let answer = converse(config, Wish::Files, errno, b"", &mut files);
     match (answer, files) {
         (Ok(()), [Some(windows), Some(events)]) => Ok((windows, events)),
         (answer, files) => {
@@ -29,16 +29,29 @@ pub(crate) fn ask_for_files(config: &Config, errno: Errno) -> Result<(Fd, Fd), E
 /// Has the process named in the summary.
 #[cold]
 pub(crate) fn tell_not_recorded(config: &Config, reason: Reason, errno: Errno) {
+    tell_of_program(config, reason, errno, b"");
+}
+
+/// The same of a program that the process is about to become, or, with an empty name, is.
+#[cold]
+pub(crate) fn tell_of_program(config: &Config, reason: Reason, errno: Errno, program: &[u8]) {
     let mut files = [None; DESCRIPTORS];
     // Nobody to tell: nothing more can be done.
-    let _ = converse(config, Wish::NotRecorded(reason), errno, &mut files);
+    let _ = converse(config, Wish::NotRecorded(reason), errno, program, &mut files);
     files.into_iter().flatten().for_each(sys::close);
 }
 
-fn converse(config: &Config, wish: Wish, errno: Errno, files: &mut [Option<Fd>; DESCRIPTORS]) -> Result<(), Errno> {
+fn converse(
+    config: &Config,
+    wish: Wish,
+    errno: Errno,
+    program: &[u8],
+    files: &mut [Option<Fd>; DESCRIPTORS],
+) -> Result<(), Errno> {
     let Some(owner) = config.owner else { return Err(Errno::ENOENT) };
     let socket = sys::packet_socket()?;
-    let answer = converse_over(socket, config, owner, Request { wish, run_id: config.run_id, errno: errno.0 }, files);
+    let request = Request { wish, run_id: config.run_id, errno: errno.0, program };
+    let answer = converse_over(socket, config, owner, request, files);
     sys::close(socket);
     answer
 }
@@ -47,7 +60,7 @@ fn converse_over(
     socket: Fd,
     config: &Config,
     owner: u32,
-    request: Request,
+    request: Request<'_>,
     files: &mut [Option<Fd>; DESCRIPTORS],
 ) -> Result<(), Errno> {
     let deadline = clock_ns(sys::Clock::Monotonic) + PATIENCE_MS * 1_000_000;
@@ -57,7 +70,8 @@ fn converse_over(
     if sys::peer_user(socket)? != owner {
         return Err(Errno::EPERM);
     }
-    again(deadline, || sys::send(socket, &request.encode()))?;
+    let (packet, length) = request.encode();
+    again(deadline, || sys::send(socket, packet.get(..length).unwrap_or_default()))?;
     let mut reply = [0; REPLY_SIZE];
     loop {
         let length = again(deadline, || sys::receive(socket, &mut reply, files))?;

@@ -38,6 +38,7 @@ mod lane;
 mod lanes;
 #[cfg(all(test, feature = "model"))]
 mod model;
+pub mod next_program;
 mod path;
 mod placement;
 mod process;

@@ -30,6 +30,11 @@ impl<const CAPACITY: usize> Path<CAPACITY> {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
+    /// Whether all fitted that was appended.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.overflowed
+    }
+
     /// Makes it a new one.
     pub(crate) fn clear(&mut self) {
         self.truncate(0);

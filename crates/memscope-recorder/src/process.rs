@@ -55,6 +55,8 @@ pub(crate) struct Process {
     pub(crate) kernels: Kernels,
     pub(crate) devices: Devices,
     pub(crate) watches: watch::Table,
+    /// The word of the header in which the keeper says that there are filters which are not known here; null before there is one.
+    filters_counted: AtomicPtr<AtomicU32>,
 }
 
 // SAFETY: an attempt is written by the thread that claimed it and by nobody after it is published; a lane belongs to its
@@ -200,6 +202,7 @@ fn begun_to_say_what_is_lost() -> Option<&'static Process> {
 pub(crate) fn forget_image() {
     image_is_ready();
     forks::close_all_inherited();
+    sys::sandbox::heed_nothing();
     if let Some(page) = core::ptr::NonNull::new(IMAGE.process.swap(ptr::null_mut(), AcqRel)) {
         // SAFETY: the schedule that used it is over.
         unsafe { sys::unmap(page.cast(), size_of::<Process>().next_multiple_of(4096)) };
@@ -268,6 +271,10 @@ pub(crate) fn ensure() -> Option<&'static Process> {
             // SAFETY: the exchange made the attempt ours alone.
             let started = unsafe { start(place.get(), process.home()) };
             let done = if started.is_ok() { starting.recording() } else { State::FAILED };
+            // SAFETY: ours alone until it is published; a header stays mapped.
+            if let Some(header) = unsafe { (*place.get()).header.as_ref() } {
+                process.filters_counted.store(ptr::from_ref(&header.filters_counted).cast_mut(), Release);
+            }
             // Unless somebody has lost patience and begun another attempt: then that one counts.
             if process.turn(starting, done) && done.is_recording() {
                 process.lose_without_window(process.unstarted.swap(0, Relaxed));
@@ -316,6 +323,13 @@ pub(crate) fn leave_out_lanes_to(lane: *const Lane, parents: u32) {
     if let Some(process) = page() {
         let number = process.lanes.number_of(lane, parents);
         process.lane_count.store(number.map_or(0, |number| number + 1), Relaxed);
+    }
+}
+
+/// Has the keeper name a program that begins here without our libraries.
+pub(crate) fn tell_of_program(reason: Reason, errno: Errno, program: &[u8]) {
+    if image_is_ready() {
+        keeper::tell_of_program(config(), reason, errno, program);
     }
 }
 
@@ -406,7 +420,10 @@ fn prepare_image(config: Config) -> bool {
         *IMAGE.config.get() = config;
         (*page.cast::<Process>().as_ptr()).home.store(sys::getpid(), Relaxed);
     }
-    IMAGE.process.store(page.as_ptr().cast(), Release);
+    let process = page.as_ptr().cast::<Process>();
+    // SAFETY: mapped for the rest of the process's life.
+    sys::sandbox::heed(unsafe { &(*process).filters_counted });
+    IMAGE.process.store(process, Release);
     true
 }
 
@@ -461,6 +478,9 @@ static NO_HEADER: NoHeader = NoHeader(ProcessHeader {
     command: [0; PATH_CAPACITY],
     strays: AtomicU32::new(0),
     strays_left: AtomicU32::new(0),
+    filters_inherited: AtomicU32::new(0),
+    filters_known: AtomicU32::new(0),
+    filters_counted: AtomicU32::new(0),
 });
 
 /// Why a spool block is not in the file.
@@ -619,6 +639,7 @@ impl Process {
     /// Ends the recording of this process; the first reason stands.
     pub(crate) fn stop(&self, reason: StopReason, error: Errno) {
         let (reason, error) = match error {
+            Errno::SANDBOX if sys::sandbox::is_told() => (StopReason::UnknownFilter, Errno(0)),
             Errno::SANDBOX => (StopReason::Sandbox, Errno(0)),
             _ => (reason, error),
         };

@@ -7,9 +7,26 @@ use crate::clock;
 use crate::lane;
 use crate::process;
 use crate::slot::Guard;
-use memscope_format::layout::{StopReason, notes};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use memscope_format::layout::{FILTERS_UNCOUNTED, StopReason, notes};
 use memscope_sys::sandbox::{self, Expected, Program};
 use memscope_sys::{self as sys, Errno, nr};
+
+/// The filters that this image of the program began with, plus one; 0 if nobody has asked yet. A forked child has its parent's.
+static INHERITED: AtomicU32 = AtomicU32::new(0);
+
+/// How many filters the process had from before its program, for the keeper, who counts those it has now.
+pub(crate) fn inherited_filters() -> u32 {
+    if INHERITED.load(Relaxed) == 0 {
+        let inherited = sandbox::installed().map(|filters| filters.saturating_sub(sandbox::known()));
+        INHERITED.store(inherited.map_or(FILTERS_UNCOUNTED, |filters| filters.saturating_add(1)), Relaxed);
+    }
+    match INHERITED.load(Relaxed) {
+        FILTERS_UNCOUNTED => FILTERS_UNCOUNTED,
+        one_more => one_more - 1,
+    }
+}
 
 /// What the program asks the kernel for.
 #[derive(Clone, Copy)]
@@ -54,6 +71,12 @@ pub unsafe fn expect(request: Request) -> Pending {
         Request::Filter(program) => unsafe { sandbox::expect_filter(program) },
         Request::NoCounter => Expected::Nothing,
     };
+    if !matches!(expected, Expected::Nothing)
+        && let Some(process) = process::current()
+    {
+        // Before the kernel counts it: the keeper may look at any time.
+        process.header().filters_known.fetch_add(1, AcqRel);
+    }
     Pending { request, expected, is_borrowed }
 }
 
@@ -61,6 +84,11 @@ impl Pending {
     /// Whether the kernel granted it.
     pub fn answered(self, granted: bool) {
         if !granted {
+            if !matches!(self.expected, Expected::Nothing)
+                && let Some(process) = process::current()
+            {
+                process.header().filters_known.fetch_sub(1, AcqRel);
+            }
             return self.expected.was_refused();
         }
         // On x86-64 strict mode takes the counter too; and with the counter all clocks go.

@@ -8,6 +8,7 @@ use crate::keeper;
 use crate::path::Path;
 use crate::placement;
 use crate::process::{self, Attempt, Files};
+use crate::sandbox;
 use crate::stacks;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -76,6 +77,8 @@ pub(crate) unsafe fn start(attempt: *mut Attempt, pid: u32) -> Result<(), Errno>
             (*page).python_version = AtomicU32::new(version);
             (*page).notes = AtomicU32::new(note);
         }
+        (*page).filters_inherited = AtomicU32::new(sandbox::inherited_filters());
+        (*page).filters_known = AtomicU32::new(sys::sandbox::known());
         if config.deferred && control::is_tracing() {
             (*page).notes.fetch_or(notes::TRACING, Relaxed);
         }

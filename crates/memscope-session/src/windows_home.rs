@@ -13,6 +13,14 @@ pub fn place_of_windows(directory: &Path) -> Option<PathBuf> {
     fs::read_link(directory.join(SPOOL_DIRECTORY).join(WINDOWS_FILE)).ok()
 }
 
+/// The windows of a process directory, wherever they are; `None` for a link that leads somewhere else.
+pub fn windows_of(directory: &Path) -> Option<PathBuf> {
+    match place_of_windows(directory) {
+        Some(away) => is_ours(&away, directory).then_some(away),
+        None => Some(directory.join(SPOOL_DIRECTORY).join(WINDOWS_FILE)),
+    }
+}
+
 /// Moves the windows of every process in `output` that has ended. What cannot be moved stays, and is said.
 pub fn bring(output: &Path, printer: &Printer) {
     let inside = fs::read_dir(output).into_iter().flatten().flatten().map(|entry| entry.path());

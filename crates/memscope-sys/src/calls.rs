@@ -12,6 +12,7 @@ pub const O_RDWR: usize = 2;
 pub const O_CREAT: usize = 0o100;
 pub const O_EXCL: usize = 0o200;
 pub const O_APPEND: usize = 0o2000;
+pub const O_NONBLOCK: usize = 0o4000;
 #[cfg(target_arch = "x86_64")]
 pub const O_NOFOLLOW: usize = 0o400000;
 #[cfg(target_arch = "aarch64")]
@@ -34,6 +35,20 @@ pub fn open(path: &CStr, flags: usize) -> Result<Fd, Errno> {
     // SAFETY: `path` is a valid C string for the duration of the call.
     let raw = unsafe { syscall6(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags | O_CLOEXEC, 0o600, 0, 0]) };
     result(raw).map(|fd| Fd(fd as i32))
+}
+
+/// What may be done with a file, or with a directory: then to execute is to search.
+#[derive(Clone, Copy)]
+pub enum Access {
+    Execute = 1,
+    Read = 4,
+}
+
+/// Whether the process's real user may do this with `path`, as `exec` leaves it: without the rights of root, if it is another
+/// user.
+pub fn access(path: &CStr, access: Access) -> Result<(), Errno> {
+    // SAFETY: `path` is a valid C string for the duration of the call.
+    result(unsafe { syscall6(nr::FACCESSAT, [AT_FDCWD, path.as_ptr() as usize, access as usize, 0, 0, 0]) }).map(drop)
 }
 
 /// Creates the directory `path` with mode 0750.

@@ -56,8 +56,10 @@ impl Errno {
     pub const EBADF: Errno = Errno(9);
     pub const EAGAIN: Errno = Errno(11);
     pub const ENOMEM: Errno = Errno(12);
+    pub const EACCES: Errno = Errno(13);
     pub const EFAULT: Errno = Errno(14);
     pub const EEXIST: Errno = Errno(17);
+    pub const ENOTDIR: Errno = Errno(20);
     pub const EINVAL: Errno = Errno(22);
     pub const ENFILE: Errno = Errno(23);
     pub const EMFILE: Errno = Errno(24);

@@ -6,15 +6,21 @@
 //! made.
 //!
 //! A filter holds for the thread that installs it, its later children, and with a flag for all threads. Here it holds for
-//! the whole process: we make fewer calls than we might, never one too many. Not known are filters from before `exec`, and
-//! those that are installed by code with a system call instruction of its own.
+//! the whole process: we make fewer calls than we might, never one too many.
+//!
+//! A filter that is installed by code with a system call instruction of its own is not shown to anybody, and to ask the
+//! kernel may be what it kills for. Somebody outside of the process can count its filters, and says in a word of shared
+//! memory ([`heed`]) that there are more than are known here: then no call is made any more. Filters from before `exec` are
+//! not known either; they have let pass what a beginning needs.
 use crate::{calls, nr};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
 mod bpf;
+mod installed;
 pub use bpf::Instruction;
+pub use installed::installed;
 
 /// The filters seen so far, newest first. A forked child inherits them, as it inherits the kernel's.
 static FILTERS: AtomicPtr<Filter> = AtomicPtr::new(ptr::null_mut());
@@ -22,8 +28,12 @@ static FILTERS: AtomicPtr<Filter> = AtomicPtr::new(ptr::null_mut());
 /// could not be copied.
 static STRICT: AtomicU32 = AtomicU32::new(0);
 static UNKNOWN: AtomicU32 = AtomicU32::new(0);
-/// Anything of the above: the one word every call of ours looks at.
+/// Somebody outside has seen filters that are not among them.
+static TOLD: AtomicBool = AtomicBool::new(false);
+/// Anything of the above: the one word every call of ours looks at, beside the one of [`heed`].
 static ANY: AtomicBool = AtomicBool::new(false);
+/// See [`heed`].
+static WORD: AtomicPtr<AtomicPtr<AtomicU32>> = AtomicPtr::new(ptr::null_mut());
 
 /// A copy of the program's filter, in memory of its own, never given back.
 #[repr(C)]
@@ -46,12 +56,51 @@ const MOST_INSTRUCTIONS: usize = 4096;
 /// Whether a filter of the program would do anything with this call but let it pass.
 #[inline]
 pub fn forbids(number: usize, arguments: &[usize; 6]) -> bool {
-    ANY.load(Relaxed) && is_refused(number, arguments)
+    (ANY.load(Relaxed) || is_told()) && is_refused(number, arguments)
+}
+
+/// From now on the word that `word` leads to, if to any, is looked at before each call of ours: not 0, it says that the
+/// program has filters which are not known here. A forked child does not have its parent's.
+pub fn heed(word: &'static AtomicPtr<AtomicU32>) {
+    WORD.store(ptr::from_ref(word).cast_mut(), Release);
+}
+
+/// As before the first [`heed`]: what it was given is about to go.
+pub fn heed_nothing() {
+    WORD.store(ptr::null_mut(), Release);
+    if TOLD.swap(false, AcqRel) {
+        ANY.store(false, Release);
+    }
+}
+
+/// Whether somebody outside has said that there are filters which are not known here. A forked child of such a process is
+/// told as well.
+#[inline]
+pub fn is_told() -> bool {
+    // SAFETY: `heed` was given the place for ever, and what is stored there stays mapped while it is.
+    let word = unsafe { WORD.load(Acquire).as_ref().and_then(|word| word.load(Acquire).as_ref()) };
+    if word.is_some_and(|word| word.load(Relaxed) != 0) {
+        TOLD.store(true, Release);
+        ANY.store(true, Release);
+    }
+    TOLD.load(Acquire)
+}
+
+/// How many filters were installed, or are about to be, in ways that are seen.
+pub fn known() -> u32 {
+    let mut count = STRICT.load(Acquire) + UNKNOWN.load(Acquire);
+    let mut filter = FILTERS.load(Acquire);
+    // SAFETY: as in `is_refused`.
+    while let Some(known) = unsafe { filter.as_ref() } {
+        count += u32::from(known.holds.load(Acquire));
+        filter = known.next;
+    }
+    count
 }
 
 #[cold]
 fn is_refused(number: usize, arguments: &[usize; 6]) -> bool {
-    if UNKNOWN.load(Acquire) != 0 {
+    if UNKNOWN.load(Acquire) != 0 || TOLD.load(Acquire) {
         return true;
     }
     // Strict mode knows four calls; of those we make two.

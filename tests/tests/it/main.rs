@@ -14,6 +14,7 @@ mod hostile;
 mod keeper;
 mod kill;
 mod loader;
+mod next_programs;
 mod processes;
 mod sandbox;
 mod sourced;

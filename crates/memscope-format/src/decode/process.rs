@@ -41,6 +41,8 @@ pub struct ProcessInfo {
     /// Blocks that went into a file of the program, and how many of them are still there.
     pub strays: u32,
     pub strays_left: u32,
+    /// The seccomp filters that the keeper counted, if more than the recorder knew of.
+    pub filters_counted: u32,
     /// The recorder's settings as the command gave them.
     pub config: String,
     /// Not always text.
@@ -64,10 +66,9 @@ impl ProcessInfo {
         self.notes & layout::notes::PROFILING_TAKEN != 0
     }
 
-    /// Kernels were asked for, and a device's task log could not be had.
     /// Threads and forked children that began under a seccomp filter of the program may be missing.
     pub fn sandboxed(&self) -> bool {
-        self.notes & layout::notes::SANDBOXED != 0
+        self.notes & layout::notes::SANDBOXED != 0 || self.filters_counted != 0
     }
 
     /// Tracing was on when the recording began, whatever the settings say.
@@ -130,6 +131,7 @@ impl ProcessInfo {
                 0 => StopReason::None,
                 2 => StopReason::SizeCap,
                 3 => StopReason::Sandbox,
+                4 => StopReason::UnknownFilter,
                 _ => StopReason::WriteFailed,
             },
             stop_errno: u32_of(offset_of!(ProcessHeader, stop_errno))?,
@@ -141,6 +143,7 @@ impl ProcessInfo {
             notes: u32_of(offset_of!(ProcessHeader, notes))?,
             strays: u32_of(offset_of!(ProcessHeader, strays))?,
             strays_left: u32_of(offset_of!(ProcessHeader, strays_left))?,
+            filters_counted: u32_of(offset_of!(ProcessHeader, filters_counted))?,
             config: text(
                 offset_of!(ProcessHeader, config),
                 u32_of(offset_of!(ProcessHeader, config_length))?,

@@ -64,6 +64,9 @@ fn process(text: &mut String, spool: &Spool) {
         line.number("lost_without_window", process.lost_without_window);
         line.number("strays", process.strays);
         line.number("strays_left", process.strays_left);
+        if process.filters_counted != 0 {
+            line.number("filters_counted", process.filters_counted);
+        }
     });
     line(text, "settings", |line| line.text("text", process.config.as_bytes()));
     line(text, "command", |line| {

@@ -1,6 +1,9 @@
 //! The return address is in a register on entry; the stub stores it with the caller's frame pointer, which makes it
 //! the first record of the chain the unwinder walks.
 
+/// Arguments that are passed in registers.
+pub(super) const ARGUMENT_REGISTERS: usize = 8;
+
 #[doc(hidden)]
 #[macro_export]
 macro_rules! stub {
@@ -76,6 +79,39 @@ macro_rules! pass_on {
                 second = const $second,
                 original = sym $original,
                 ours = sym $ours,
+            )
+        }
+    };
+}
+
+/// Passes on where the arguments are: those of registers, stored for it, and those on the stack.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! variadic {
+    ([$($export:tt)*] $name:ident => $implementation:path) => {
+        #[unsafe(naked)]
+        $($export)*
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "hint #34",
+                "stp x29, x30, [sp, #-80]!",
+                ".cfi_def_cfa_offset 80",
+                ".cfi_offset 29, -80",
+                ".cfi_offset 30, -72",
+                "mov x29, sp",
+                "stp x0, x1, [sp, #16]",
+                "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "add x0, sp, #16",
+                "add x1, sp, #80",
+                "bl {implementation}",
+                "ldp x29, x30, [sp], #80",
+                ".cfi_def_cfa_offset 0",
+                "ret",
+                ".cfi_endproc",
+                implementation = sym $implementation,
             )
         }
     };

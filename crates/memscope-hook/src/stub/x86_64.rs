@@ -1,6 +1,9 @@
 //! On entry `rsp` points at the return address and `rbp` is still the caller's: all the unwinder needs, without
 //! unwinding through us.
 
+/// Arguments that are passed in registers.
+pub(super) const ARGUMENT_REGISTERS: usize = 6;
+
 #[doc(hidden)]
 #[macro_export]
 macro_rules! stub {
@@ -90,6 +93,39 @@ macro_rules! pass_on {
                 second = const $second,
                 original = sym $original,
                 ours = sym $ours,
+            )
+        }
+    };
+}
+
+/// Passes on where the arguments are: those of registers, stored for it, and those on the stack.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! variadic {
+    ([$($export:tt)*] $name:ident => $implementation:path) => {
+        #[unsafe(naked)]
+        $($export)*
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "lea rax, [rsp + 8]",
+                "sub rsp, 56",
+                ".cfi_adjust_cfa_offset 56",
+                "mov [rsp], rdi",
+                "mov [rsp + 8], rsi",
+                "mov [rsp + 16], rdx",
+                "mov [rsp + 24], rcx",
+                "mov [rsp + 32], r8",
+                "mov [rsp + 40], r9",
+                "mov rdi, rsp",
+                "mov rsi, rax",
+                "call {implementation}",
+                "add rsp, 56",
+                ".cfi_adjust_cfa_offset -56",
+                "ret",
+                ".cfi_endproc",
+                implementation = sym $implementation,
             )
         }
     };

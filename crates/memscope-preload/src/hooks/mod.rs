@@ -2,6 +2,7 @@
 mod acl;
 pub(crate) mod atb;
 mod dl;
+mod exec;
 mod hal;
 mod mstx;
 mod process;
@@ -11,8 +12,8 @@ mod storage;
 
 use crate::api;
 use crate::original::{
-    ACL, ACL_ABSENT, ACL_IMPLEMENTATION, ACL_LAUNCH_ABSENT, ATB, C10, DRIVER, DRIVER_ABSENT, FAILED, LIBC, Original,
-    RUNTIME, RUNTIME_ABSENT, TORCH,
+    ACL, ACL_ABSENT, ACL_IMPLEMENTATION, ACL_LAUNCH_ABSENT, ATB, C10, DRIVER, DRIVER_ABSENT, FAILED, LIBC,
+    NO_SYSTEM_CALL, Original, RUNTIME, RUNTIME_ABSENT, TORCH,
 };
 use crate::torch;
 use core::ffi::{c_char, c_int, c_long, c_void};
@@ -45,6 +46,28 @@ memscope_hook::hooks! {
     }
     plain {
         mlockall(flags: c_int) -> c_int, in LIBC, else FAILED => process::lock_all;
+
+        execve(path: *const c_char, arguments: exec::Texts, environment: exec::Texts) -> c_int,
+            in LIBC, else FAILED => exec::execute;
+        execv(path: *const c_char, arguments: exec::Texts) -> c_int, in LIBC, else FAILED => exec::execute_here;
+        execvpe(name: *const c_char, arguments: exec::Texts, environment: exec::Texts) -> c_int,
+            in LIBC, else FAILED => exec::search;
+        execvp(name: *const c_char, arguments: exec::Texts) -> c_int, in LIBC, else FAILED => exec::search_here;
+        posix_spawn(
+            pid: usize, path: *const c_char, actions: usize, attributes: usize, arguments: exec::Texts,
+            environment: exec::Texts,
+        ) -> c_int,
+            in LIBC, else NO_SYSTEM_CALL => exec::spawn;
+        posix_spawnp(
+            pid: usize, name: *const c_char, actions: usize, attributes: usize, arguments: exec::Texts,
+            environment: exec::Texts,
+        ) -> c_int,
+            in LIBC, else NO_SYSTEM_CALL => exec::spawn_found;
+    }
+    variadic {
+        execl -> c_int => exec::execute_list;
+        execlp -> c_int => exec::search_list;
+        execle -> c_int => exec::execute_list_in;
     }
     wrapped {
         fork() -> c_int, in LIBC, else FAILED => process::fork_by;
@@ -127,5 +150,9 @@ memscope_hook::hooks! {
     }
 }
 
-pub(crate) use process::find_originals;
+/// Those that may be called where nothing may be searched.
+pub(crate) fn find_originals() {
+    process::find_originals();
+    exec::find_originals();
+}
 pub(crate) use sandbox::find_originals as find_sandbox_originals;

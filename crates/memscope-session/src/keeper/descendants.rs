@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::note;
 use super::unrecorded::{Unrecorded, UnrecordedLog};
+use super::{Family, knows, note};
 use crate::environment;
 use crate::libraries::RECORDER;
 use crate::program::{self, Identity};
@@ -37,9 +37,12 @@ struct Member {
 }
 
 impl Descendants {
-    pub(super) fn of_this_process() -> Descendants {
+    pub(super) fn new(family: Family) -> Descendants {
         Descendants {
-            root: std::process::id(),
+            root: match family {
+                Family::Own => std::process::id(),
+                Family::Of(pid) => pid,
+            },
             own_executable: fs::read_link("/proc/self/exe").ok(),
             identity: Identity::own(),
             family: HashMap::new(),
@@ -48,8 +51,8 @@ impl Descendants {
         }
     }
 
-    /// One look at all processes there are; each costs a name in a listing, those of the run a link more.
-    pub(super) fn look(&mut self, log: &Mutex<UnrecordedLog>) {
+    /// One look at all processes there are; each costs a name in a listing.
+    pub(super) fn look(&mut self) {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let alive: HashSet<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         self.family.retain(|pid, _| alive.contains(pid));
@@ -71,14 +74,33 @@ impl Descendants {
             }
         }
         self.strangers.extend(fresh.iter().map(|(pid, _)| *pid));
+    }
+
+    /// Those alive at the last look, and who they descend from if that is not the keeper.
+    pub(super) fn alive(&self) -> HashSet<u32> {
+        let root = Some(self.root).filter(|root| *root != std::process::id());
+        self.family.keys().copied().chain(root).collect()
+    }
+
+    /// Notes those that cannot be recorded. Each costs a link, and when it is new a little more.
+    pub(super) fn note_unrecorded(&mut self, log: &Mutex<UnrecordedLog>) {
         for (pid, member) in &mut self.family {
-            if let Some(process) =
-                look_at(*pid, member, self.own_executable.as_deref(), self.identity, &mut self.programs)
-            {
-                note(log, process);
+            let seen = look_at(*pid, member, self.own_executable.as_deref(), self.identity, &mut self.programs);
+            match seen {
+                Some(Seen::Unrecorded(process)) => note(log, process),
+                Some(Seen::WithoutUs(process)) if !knows(log, *pid) => note(log, process),
+                Some(Seen::WithoutUs(_)) | None => {}
             }
         }
     }
+}
+
+/// What a look at a process found.
+enum Seen {
+    /// It cannot be recorded.
+    Unrecorded(Unrecorded),
+    /// It is without our libraries, which it may have said itself.
+    WithoutUs(Unrecorded),
 }
 
 fn look_at(
@@ -87,7 +109,7 @@ fn look_at(
     own_executable: Option<&Path>,
     identity: Identity,
     programs: &mut HashMap<PathBuf, Option<String>>,
-) -> Option<Unrecorded> {
+) -> Option<Seen> {
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
     let user = || fs::metadata(format!("/proc/{pid}")).map_or(u32::MAX, |metadata| metadata.uid());
     let program = match fs::read_link(&link) {
@@ -99,7 +121,7 @@ fn look_at(
             return (effective != identity.uid).then(|| {
                 let reason = "it runs with the rights of another user, and the loader ignores LD_PRELOAD for programs \
                               that gain rights (set-uid, sudo, su)";
-                Unrecorded::of_process(pid, effective, reason.to_owned())
+                Seen::Unrecorded(Unrecorded::of_process(pid, effective, reason.to_owned()))
             });
         }
         Err(_) => return None,
@@ -114,7 +136,7 @@ fn look_at(
             .clone();
         *member = Member { program: Some(program), looks: if reason.is_none() { 2 } else { 0 } };
         if let Some(reason) = reason {
-            return Some(Unrecorded::of_process(pid, user(), reason));
+            return Some(Seen::Unrecorded(Unrecorded::of_process(pid, user(), reason)));
         }
     }
     member.looks = match member.looks {
@@ -122,9 +144,12 @@ fn look_at(
         looks => looks - 1,
     };
     let bytes = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let has_settings =
-        bytes.split(|byte| *byte == 0).any(|entry| entry.starts_with(format!("{}=", environment::RECORD).as_bytes()));
-    if has_settings {
+    let value_of = |name: &str| {
+        bytes.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    };
+    let has_settings = value_of(environment::RECORD).is_some();
+    let names_recorder = |preload: &[u8]| preload.windows(RECORDER.len()).any(|window| window == RECORDER.as_bytes());
+    if has_settings && value_of(environment::PRELOAD).is_some_and(names_recorder) {
         member.looks = 0;
         return None;
     }
@@ -137,9 +162,13 @@ fn look_at(
     if maps.is_empty() || maps.windows(RECORDER.len()).any(|window| window == RECORDER.as_bytes()) {
         return None;
     }
-    let reason =
-        "its environment was cleared on the way (sudo, su, env -i, a container), and the recording library with it";
-    Some(Unrecorded::of_process(pid, user(), reason.to_owned()))
+    let reason = if has_settings {
+        "LD_PRELOAD does not name the recording library any more: it was begun by the program so, or by a process that \
+         could not load the library either"
+    } else {
+        "its environment was cleared on the way (sudo, su, env -i, a container), and the recording library with it"
+    };
+    Some(Seen::WithoutUs(Unrecorded::of_process(pid, user(), reason.to_owned())))
 }
 
 /// The fourth field of `stat`; the second may hold anything, but ends with the last parenthesis.

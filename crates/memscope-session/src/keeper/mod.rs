@@ -1,6 +1,7 @@
 //! The run's keeper: threads that live as long as the program. It makes the files of processes that cannot make their
 //! own (another user, another root directory), and notes which processes are not recorded, and why.
 mod descendants;
+mod filters;
 pub mod oom_kills;
 mod process_files;
 mod requests;
@@ -23,12 +24,15 @@ pub use self::process_files::left_without_files;
 pub use self::unrecorded::{Unrecorded, read_all};
 
 use self::descendants::Descendants;
+use self::filters::Filters;
 use self::requests::Requests;
 use self::unrecorded::UnrecordedLog;
 use crate::brand::Brand;
 
 /// From one look at the processes of the run to the next; what lives shorter may be missed.
 const INTERVAL: Duration = Duration::from_millis(50);
+/// The same while one of them has just begun.
+const YOUNG_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What the keeper has to know of its run.
 #[derive(Clone, Debug)]
@@ -45,8 +49,9 @@ pub struct Run {
 pub enum Family {
     /// Those of the keeper's own children: all of them are to be recorded.
     Own,
-    /// Nobody's: what a program starts that began to record by itself is not recorded, and need not be.
-    Nobody,
+    /// This process and what it forks: what else a program starts that began to record by itself is not recorded, and need not
+    /// be.
+    Of(u32),
 }
 
 #[derive(Debug)]
@@ -72,12 +77,10 @@ impl Keeper {
             serve(requests, &asked_to_end);
             drop(until_end);
         })?;
-        if family == Family::Own {
-            thread::Builder::new().name("keeper look".to_owned()).spawn(move || {
-                look(&looker_log, &ends_too);
-                drop(looker_until_end);
-            })?;
-        }
+        thread::Builder::new().name("keeper look".to_owned()).spawn(move || {
+            look(&run, family, &looker_log, &ends_too);
+            drop(looker_until_end);
+        })?;
         Ok(Keeper { running, end, log })
     }
 
@@ -101,16 +104,22 @@ fn serve(mut requests: Requests, asked_to_end: &UnixStream) {
     }
 }
 
-fn look(log: &Mutex<UnrecordedLog>, asked_to_end: &UnixStream) {
+fn look(run: &Run, family: Family, log: &Mutex<UnrecordedLog>, asked_to_end: &UnixStream) {
     // A machine with thousands of processes is looked at less often: at most this part of a processor is for looking.
     const SHARE: u32 = 50;
-    let mut descendants = Descendants::of_this_process();
-    let mut pause = INTERVAL;
+    let mut descendants = Descendants::new(family);
+    let mut filters = Filters::of_run(run.clone());
+    let mut pause = YOUNG_INTERVAL;
     loop {
         let ended = wait_for(asked_to_end, std::iter::empty(), pause);
         let began = Instant::now();
-        descendants.look(log);
-        pause = INTERVAL.max(began.elapsed() * SHARE);
+        descendants.look();
+        if family == Family::Own {
+            descendants.note_unrecorded(log);
+        }
+        let has_young = filters.look(&descendants.alive());
+        let interval = if has_young { YOUNG_INTERVAL } else { INTERVAL };
+        pause = interval.max(began.elapsed() * SHARE);
         if ended {
             return;
         }
@@ -136,4 +145,9 @@ fn wait_for<'d>(
 /// A thread that panicked with the log in its hands has left whole lines.
 fn note(log: &Mutex<UnrecordedLog>, process: Unrecorded) {
     log.lock().unwrap_or_else(PoisonError::into_inner).note(process);
+}
+
+/// Whether there is a note of the process already.
+fn knows(log: &Mutex<UnrecordedLog>, pid: u32) -> bool {
+    log.lock().unwrap_or_else(PoisonError::into_inner).knows(pid)
 }

@@ -1,15 +1,19 @@
 //! Processes that ask for their files, or say that they are not recorded.
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use memscope_format::keeper::{DESCRIPTORS, IN_PROGRESS, REQUEST_SIZE, Reason, Reply, Request, Wish, socket_name};
+use memscope_format::keeper::{DESCRIPTORS, IN_PROGRESS, LONGEST_REQUEST, Reason, Reply, Request, Wish, socket_name};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, accept_with, bind, listen, recv, sendmsg, socket_with, sockopt,
@@ -17,6 +21,10 @@ use rustix::net::{
 
 use super::unrecorded::{Unrecorded, UnrecordedLog};
 use super::{Run, note, process_files};
+use crate::environment;
+use crate::libraries::Libraries;
+use crate::program::Refusal;
+use crate::usage_error::quoted;
 
 /// A process sends at once; one that does not is no process of ours.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -43,7 +51,7 @@ pub(super) struct Requests {
 #[derive(Debug)]
 pub(super) struct Job {
     client: Arc<OwnedFd>,
-    request: Request,
+    packet: Vec<u8>,
 }
 
 impl Requests {
@@ -74,7 +82,7 @@ impl Requests {
             }
         }
         for (client, since) in std::mem::take(&mut self.clients) {
-            let mut packet = [0; REQUEST_SIZE + 1];
+            let mut packet = [0; LONGEST_REQUEST + 1];
             match recv(&client, &mut packet, RecvFlags::empty()) {
                 Ok((length, _)) => self.take_in(client, packet.get(..length).unwrap_or_default()),
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) if since.elapsed() < PATIENCE => {
@@ -92,13 +100,15 @@ impl Requests {
 
     fn take_in(&mut self, client: OwnedFd, packet: &[u8]) {
         // Who does not know the run is told nothing.
-        let Some(request) = Request::decode(packet).filter(|request| request.run_id == self.run_id) else { return };
+        if Request::decode(packet).is_none_or(|request| request.run_id != self.run_id) {
+            return;
+        }
         let client = Arc::new(client);
         if reply(client.as_fd(), IN_PROGRESS, &[]) {
             self.pending.push(Arc::downgrade(&client));
         }
         // Workers live as long as this end does.
-        let _ = self.jobs.send(Job { client, request });
+        let _ = self.jobs.send(Job { client, packet: packet.to_vec() });
     }
 }
 
@@ -116,8 +126,10 @@ pub(super) fn start_workers(
             prefer_this_thread();
             loop {
                 let job = to_do.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                let Ok(Job { client, request }) = job else { break };
-                answer(&run, client.as_fd(), request, &log);
+                let Ok(Job { client, packet }) = job else { break };
+                if let Some(request) = Request::decode(&packet) {
+                    answer(&run, client.as_fd(), request, &log);
+                }
             }
             drop(until_end);
         })?;
@@ -130,7 +142,7 @@ pub(super) fn prefer_this_thread() {
     let _ = rustix::process::nice(-10);
 }
 
-fn answer(run: &Run, client: BorrowedFd<'_>, request: Request, log: &Mutex<UnrecordedLog>) {
+fn answer(run: &Run, client: BorrowedFd<'_>, request: Request<'_>, log: &Mutex<UnrecordedLog>) {
     let Ok(peer) = sockopt::socket_peercred(client) else { return };
     let (pid, user) = (peer.pid.as_raw_nonzero().get() as u32, peer.uid.as_raw());
     let own = io::Error::from_raw_os_error(request.errno);
@@ -162,10 +174,40 @@ fn answer(run: &Run, client: BorrowedFd<'_>, request: Request, log: &Mutex<Unrec
         Wish::NotRecorded(Reason::OldKernel) => {
             format!("the kernel is too old to follow forks (4.14 is needed): {own}")
         }
+        Wish::NotRecorded(Reason::Bits32) => Refusal::Bits32.to_string(),
+        Wish::NotRecorded(Reason::Unreachable) => unreachable_libraries(&own),
     };
     // The process waits for the answer, so that it is still there to be looked at.
-    note(log, Unrecorded::of_process(pid, user, reason));
+    let mut process = Unrecorded::of_process(pid, user, reason);
+    if !request.program.is_empty() {
+        process.will_be(OsStr::from_bytes(request.program));
+    }
+    note(log, process);
     reply(client, 0, &[]);
+}
+
+/// What keeps a process from our libraries, and what would help.
+fn unreachable_libraries(own: &io::Error) -> String {
+    let command = std::env::current_exe().ok();
+    let chosen = std::env::var_os(environment::LIBRARY_DIR);
+    let libraries = Libraries::find(chosen.as_deref(), command.as_deref(), false).ok();
+    let library = libraries.as_ref().and_then(|libraries| libraries.paths().first());
+    let closed = library.and_then(|library| {
+        let open_to_all = |path: &Path, bits: u32| path.metadata().is_ok_and(|metadata| metadata.mode() & bits == bits);
+        let directories: Vec<&Path> = library.ancestors().skip(1).collect();
+        let closed = directories.into_iter().rev().find(|directory| !open_to_all(directory, 0o001));
+        closed.or_else(|| Some(library.as_path()).filter(|library| !open_to_all(library, 0o004)))
+    });
+    match closed.filter(|_| own.kind() == io::ErrorKind::PermissionDenied) {
+        Some(closed) => format!(
+            "{} is closed to its user, so that neither it nor what it starts can load the recording library; install \
+             msmemscope where every user of the job may read it",
+            quoted(closed)
+        ),
+        None => {
+            format!("neither it nor what it starts can load the recording library, which cannot be read there: {own}")
+        }
+    }
 }
 
 /// Tells whether the process still waited for it.

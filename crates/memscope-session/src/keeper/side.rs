@@ -131,7 +131,7 @@ pub fn keep(watched: Watched, record: &OsStr) -> anyhow::Result<()> {
     let printer = Printer::new(settings.brand, settings.log_level);
     let usage = DeviceUsage::start(&settings, run_id, &printer);
     let run = Run { run_id, brand: settings.brand, utc_offset, output_dir: settings.output_dir.clone() };
-    let keeper = Keeper::start(run, Family::Nobody)
+    let keeper = Keeper::start(run, Family::Of(watched.pid))
         .inspect_err(|error| printer.note(&format_args!("processes of other users cannot be recorded: {error}")))
         .ok();
     let interruption = Interruption::default();

@@ -35,6 +35,15 @@ impl Unrecorded {
         }
     }
 
+    /// It is about to become this program.
+    pub(super) fn will_be(&mut self, program: &OsStr) {
+        // As the kernel will name it, if the name does not depend on where the process is.
+        let path = Some(Path::new(program)).filter(|path| path.is_absolute()).and_then(|path| path.canonicalize().ok());
+        self.executable = path.as_deref().unwrap_or(Path::new(program)).to_string_lossy().into_owned();
+        let name = Path::new(program).file_name().unwrap_or(program);
+        self.name = name.to_string_lossy().into_owned();
+    }
+
     fn line(&self) -> String {
         // A name may hold anything but a zero byte.
         let field = |text: &str| text.replace(['\t', '\n', '\r'], " ");
@@ -82,6 +91,10 @@ impl UnrecordedLog {
             let _ = file.write_all(process.line().as_bytes());
         }
         self.noted.push(process);
+    }
+
+    pub(super) fn knows(&self, pid: u32) -> bool {
+        self.known.iter().any(|(known, _)| *known == pid)
     }
 
     pub(super) fn noted(&self) -> &[Unrecorded] {

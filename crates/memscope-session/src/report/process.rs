@@ -326,7 +326,9 @@ fn notes_of(info: &ProcessInfo, directory: &Path, python_wanted: bool) -> Vec<St
             "Python {major}.{minor} is not one whose frames this version can read (3.9 to 3.14 are): no Python stacks"
         )
     });
-    let told = NOTES.iter().filter(|(bit, _)| info.notes & bit != 0).map(|(_, sentence)| (*sentence).to_owned());
+    let sandboxed = if info.sandboxed() { header_notes::SANDBOXED } else { 0 };
+    let told =
+        NOTES.iter().filter(|(bit, _)| (info.notes | sandboxed) & bit != 0).map(|(_, sentence)| (*sentence).to_owned());
     let elsewhere = info.windows_elsewhere().then(|| match windows_home::place_of_windows(directory) {
         Some(place) => format!(
             "the output is on a file system that mappings cannot rely on: the newest part of the recording (its windows) \

@@ -46,6 +46,11 @@ pub(super) fn stopped(stopped: Stopped) -> String {
         StopReason::Sandbox => {
             "a seccomp filter of the program, or PR_SET_TSC, forbids what recording needs".to_owned()
         }
+        StopReason::UnknownFilter => {
+            "the program installed a seccomp filter by a system call of its own: what it forbids \
+                                      cannot be known, so recording ended, and not the program"
+                .to_owned()
+        }
         StopReason::None => "the recording says so".to_owned(),
     }
 }

@@ -31,6 +31,7 @@ pub mod nr {
     pub const SYMLINKAT: usize = 36;
     pub const STATFS: usize = 43;
     pub const FALLOCATE: usize = 47;
+    pub const FACCESSAT: usize = 48;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
     pub const READ: usize = 63;

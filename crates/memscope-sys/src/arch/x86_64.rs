@@ -56,6 +56,7 @@ pub mod nr {
     pub const TGKILL: usize = 234;
     pub const CLOCK_GETTIME: usize = 228;
     pub const OPENAT: usize = 257;
+    pub const FACCESSAT: usize = 269;
     pub const MKDIRAT: usize = 258;
     pub const UNLINKAT: usize = 263;
     pub const SYMLINKAT: usize = 266;
