@@ -30,6 +30,19 @@ class Package(RecordedCase):
         )
         self.assertEqual(said.stdout.split(), ["False", "False"])
 
+    def test_a_panic_is_an_exception_and_not_the_end_of_python(self) -> None:
+        said = self.run_program(
+            """
+from msmemscope import _native
+try:
+    _native.provoke_panic("of a hostile file")
+except BaseException as panic:
+    print(type(panic).__name__, panic)
+print("and python goes on")
+"""
+        )
+        self.assertEqual(said.out, "PanicException of a hostile file\nand python goes on\n")
+
     def test_both_commands_are_there_by_their_names(self) -> None:
         for name in ("msmemscope", "msleaks"):
             said = subprocess.run(

@@ -239,3 +239,108 @@ msmemscope.tracer.stop()
         self.assertIn("other tools", ended.out)
         self.assertIn("'tool 0', 'tool 1', 'tool 2', 'tool 3', 'tool 4', 'tool 5'", ended.out)
         self.assertEqual(self.counts()["work"], 1)
+
+
+#: Installs a profiler of its own in every way there is, and prints what it was told.
+OWN_PROFILER = """
+import sys, threading
+import msmemscope
+msmemscope.config(device="cpu", output=output)
+events = []
+def f(frame, event, arg):
+    events.append((event, frame.f_code.co_name, getattr(arg, "__name__", None) if event.startswith("c_") else None))
+def g(n): return len([abs(i) for i in range(n)]) + max(1, n)
+def h():
+    try: int("x")
+    except ValueError: pass
+def gen():
+    yield 1
+    yield 2
+def run(): g(3); h(); list(gen())
+def told(what):
+    print(what, len(events), events)
+    events.clear()
+if sys.argv[1] == "traced": msmemscope.tracer.start()
+sys.setprofile(f); run(); sys.setprofile(None)
+told("by its name")
+if sys.argv[1] == "traced": msmemscope.tracer.stop(); msmemscope.tracer.start()
+sys.setprofile(*[f]); run(); sys.setprofile(None)
+told("with arguments of a list")
+if sys.argv[1] == "traced": msmemscope.tracer.stop(); msmemscope.tracer.start()
+set_it = sys.setprofile
+def inner():
+    set_it(f)
+    set_it(f)
+    run()
+    set_it(None)
+inner()
+told("in a function, twice")
+try: sys.setprofile()
+except TypeError as error: print(error)
+threading.setprofile(f)
+thread = threading.Thread(target=run); thread.start(); thread.join()
+threading.setprofile(None)
+events = [event for event in events if event[1] in ("run", "g", "h", "gen")]
+told("in a thread")
+print(sys.getprofile())
+"""
+
+#: The same by `sys.monitoring`, also with the numbers that we would have.
+OWN_MONITORING = """
+import sys
+import msmemscope
+msmemscope.config(device="cpu", output=output)
+m = sys.monitoring; E = m.events
+def g(n): return len([abs(i) for i in range(n)]) + max(1, n)
+def h():
+    try: int("x")
+    except ValueError: pass
+def run(): g(3); h()
+def name(thing): return getattr(thing, "co_name", getattr(thing, "__name__", type(thing).__name__))
+if sys.argv[1] == "traced": msmemscope.tracer.start()
+for tool in (2, 4, 3, 5, 0):
+    log = []
+    m.use_tool_id(tool, "own")
+    for event in ("PY_START", "PY_RETURN", "CALL", "C_RETURN", "C_RAISE", "RAISE", "LINE"):
+        m.register_callback(tool, getattr(E, event), lambda *a, event=event: log.append((event, *map(name, a))))
+    m.set_events(tool, E.PY_START | E.PY_RETURN | E.CALL | E.RAISE | E.LINE)
+    m.set_events(tool, E.PY_START | E.CALL)
+    run()
+    m.set_events(tool, 0)
+    print(tool, len(log), log)
+    log.clear()
+    def local(): run(); g(1)
+    m.set_local_events(tool, local.__code__, E.CALL | E.LINE)
+    local()
+    m.set_local_events(tool, local.__code__, 0)
+    print(tool, len(log), log, m.get_tool(tool), m.get_events(tool))
+    m.set_events(tool, E.CALL)
+    sys.setprofile(lambda *told: log.append(("profiled", told[1])))
+    run()
+    sys.setprofile(None)
+    m.set_events(tool, 0)
+    print(tool, len(log), log)
+    for wrong in (E.C_RETURN, 1 << 30, -1, None):
+        try: m.set_events(tool, wrong)
+        except Exception as error: print(type(error).__name__, error)
+    m.free_tool_id(tool)
+    try: m.set_events(tool, E.CALL)
+    except ValueError as error: print(error)
+"""
+
+
+class OwnProfilers(TracedCase):
+    """What the program's own profiler is told is what it is told without us."""
+
+    def compare(self, program: str) -> None:
+        bare = self.run_program(program, "bare").out
+        self.output += "_traced"
+        self.assertEqual(self.run_program(program, "traced").out, bare)
+        self.assertTrue(self.calls())
+
+    def test_a_profile_function_is_told_the_same(self) -> None:
+        self.compare(OWN_PROFILER)
+
+    @unittest.skipUnless(MONITORING, "sys.monitoring is of 3.12 and later")
+    def test_tools_of_monitoring_are_told_the_same_and_have_the_numbers_that_they_want(self) -> None:
+        self.compare(OWN_MONITORING)

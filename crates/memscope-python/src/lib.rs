@@ -66,6 +66,8 @@ mod _native {
     #[pymodule_export]
     use super::reading::recording::Recording;
     #[pymodule_export]
+    use super::reading::waiting::provoke_panic;
+    #[pymodule_export]
     use super::recording::{announce, is_recording, mark, prepare, range_end, range_start, start, step, stop, wait};
     #[pymodule_export]
     use super::settings::Settings;

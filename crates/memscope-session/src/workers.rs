@@ -1,5 +1,6 @@
 //! The same work for many recordings, on all processors.
 use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -26,17 +27,22 @@ pub(crate) fn each<T: Sync, R: Send>(
     let mut results: Vec<Option<R>> = items.iter().map(|_| None).collect();
     thread::scope(|scope| {
         let (done, all_done) = mpsc::channel();
+        let mut threads = Vec::new();
         for _ in 1..workers {
             let (done, take_turns) = (done.clone(), &take_turns);
-            // Where no thread is to be had the others do its part.
-            let _ = thread::Builder::new().name("worker".to_owned()).spawn_scoped(scope, move || {
+            let worker = thread::Builder::new().name("worker".to_owned()).spawn_scoped(scope, move || {
                 take_turns(&mut |index, result| drop(done.send((index, result))));
             });
+            // Where no thread is to be had the others do its part.
+            threads.extend(worker);
         }
         drop(done);
         take_turns(&mut |index, result| results[index] = Some(result));
         for (index, result) in all_done {
             results[index] = Some(result);
+        }
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
     });
     results.into_iter().flatten().collect()
@@ -53,5 +59,15 @@ mod tests {
         let expected: Vec<(usize, u64)> = items.iter().map(|item| item * 2).enumerate().collect();
         assert_eq!(results, expected);
         assert_eq!(each(&[], |()| 0, |_, ()| ()), []);
+    }
+
+    #[test]
+    fn a_panic_of_a_worker_comes_with_its_message() {
+        let items: Vec<usize> = (0..50).collect();
+        for wrong in [0, 7, 49] {
+            let all = || each(&items, |_| 1, |_, item| assert!(*item != wrong, "item {item} is wrong"));
+            let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(all)).unwrap_err();
+            assert_eq!(panic.downcast_ref::<String>(), Some(&format!("item {wrong} is wrong")));
+        }
     }
 }

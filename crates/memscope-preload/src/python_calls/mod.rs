@@ -2,11 +2,13 @@
 //!
 //! * [`monitoring`]: from 3.12 on, by `sys.monitoring`, for all threads at once.
 //! * [`profiling`]: before, by a profile function in C, thread by thread.
+//! * [`installers`]: the functions by which the program installs a profiler of its own.
 //! * [`python`]: the interpreter's functions, found by name.
 //!
 //! What is called here is Python's own, with its lock held, at the beginning and the end of a trace; a call that is told
 //! costs a record and nothing else. Under the command there is nobody in the process who asks for a trace: then the audit
 //! hook, which can be added before there is an interpreter, hears when the program's own code is about to run.
+mod installers;
 mod monitoring;
 mod profiling;
 mod python;
@@ -35,7 +37,10 @@ pub(crate) unsafe extern "C" fn begin(when: u32) -> u32 {
     // SAFETY: the caller holds the interpreter's lock.
     let answer =
         unsafe { if version >= FIRST_WITH_MONITORING { monitoring::begin(python) } else { profiling::begin(python) } };
-    if answer & !calls::OTHERS_KEPT != calls::BEGUN {
+    if answer & !calls::OTHERS_KEPT == calls::BEGUN {
+        // SAFETY: as above.
+        unsafe { installers::begin(python) };
+    } else {
         memscope_recorder::calls::end();
     }
     answer
@@ -47,7 +52,10 @@ pub(crate) unsafe extern "C" fn end() -> u32 {
     }
     let Some(python) = Python::find() else { return calls::NOT_BEGUN };
     // SAFETY: the caller holds the interpreter's lock.
-    let answer = unsafe { if monitoring::is_at_work() { monitoring::end(python) } else { profiling::end(python) } };
+    let answer = unsafe {
+        installers::end(python);
+        if monitoring::is_at_work() { monitoring::end(python) } else { profiling::end(python) }
+    };
     memscope_recorder::calls::end();
     answer
 }

@@ -1,7 +1,8 @@
 //! `sys.monitoring`, from 3.12 on: callbacks in C, for all threads of the interpreter.
+use super::installers;
 use super::python::{METH_FASTCALL, MethodDefinition, Object, Owned, Python, Second};
 use crate::recording::hidden;
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int, c_long, c_void};
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
 use memscope_hook::calls;
@@ -46,7 +47,7 @@ pub(super) fn is_at_work() -> bool {
 pub(super) unsafe fn begin(python: &Python) -> u32 {
     // SAFETY: the lock is held; `sys.monitoring` has these methods in every version that has it.
     unsafe {
-        let Some(monitoring) = monitoring(python) else { return calls::REFUSED };
+        let Some(monitoring) = module(python) else { return calls::REFUSED };
         let Some(tool) = take_tool(python, &monitoring) else { return calls::NO_PLACE };
         TOOL.store(tool + 1, Relaxed);
         if listen(python, &monitoring, tool).is_none() {
@@ -63,25 +64,105 @@ pub(super) unsafe fn end(python: &Python) -> u32 {
     let tool = TOOL.swap(0, Relaxed) - 1;
     // SAFETY: as in `begin`.
     unsafe {
-        let Some(monitoring) = monitoring(python) else { return calls::ENDED };
+        let Some(monitoring) = module(python) else { return calls::ENDED };
         if !is_ours(python, &monitoring, tool) {
             return calls::ENDED | calls::TAKEN_OVER;
         }
+        leave(python, &monitoring, tool);
+    }
+    calls::ENDED
+}
+
+/// The program wants this number: if it is ours, we take another, if there is one.
+///
+/// # Safety
+/// The interpreter's lock is held.
+pub(super) unsafe fn give_up(python: &Python, number: c_long) {
+    let tool = TOOL.load(Relaxed) - 1;
+    if tool < 0 || number != c_long::from(tool) {
+        return;
+    }
+    // SAFETY: as in `begin`.
+    unsafe {
+        let Some(monitoring) = module(python).filter(|monitoring| is_ours(python, monitoring, tool)) else { return };
+        let Some(other) = take_tool(python, &monitoring) else { return };
+        if listen(python, &monitoring, other).is_some() {
+            TOOL.store(other + 1, Relaxed);
+            leave(python, &monitoring, tool);
+        } else {
+            leave(python, &monitoring, other);
+        }
+    }
+}
+
+/// The events of calls: that there is one, and with it the ends of those of C code.
+pub(super) struct OfCalls {
+    pub(super) call: c_long,
+    pub(super) all: c_long,
+}
+
+/// # Safety
+/// The interpreter's lock is held.
+pub(super) unsafe fn events_of_calls(python: &Python) -> Option<OfCalls> {
+    // SAFETY: as in `begin`.
+    unsafe {
+        let monitoring = module(python)?;
+        let bit = |name| event(python, &monitoring, name).map(c_long::from);
+        let call = bit(c"CALL")?;
+        Some(OfCalls { call, all: call | bit(c"C_RETURN")? | bit(c"C_RAISE")? })
+    }
+}
+
+/// Whether another tool is told of calls, anywhere or in `code`.
+///
+/// # Safety
+/// The interpreter's lock is held; `code` is null or a code object.
+pub(super) unsafe fn others_hear_calls(python: &Python, code: Object) -> bool {
+    let own = TOOL.load(Relaxed) - 1;
+    // SAFETY: as in `begin`.
+    unsafe {
+        let (Some(monitoring), Some(of_calls)) = (module(python), events_of_calls(python)) else { return false };
+        TOOLS.into_iter().any(|tool| tool != own && hears(python, monitoring.object, tool, code, of_calls.call))
+    }
+}
+
+/// Whether that tool, if it is one, is.
+unsafe fn hears(python: &Python, monitoring: Object, tool: c_int, code: Object, call: c_long) -> bool {
+    let has_call = |events: Option<Owned<'_>>| {
+        // SAFETY: the lock is held; the answer is ours.
+        let events = events.and_then(|events| unsafe { python.number(events.object) });
+        events.is_some_and(|events| events & call != 0)
+    };
+    // SAFETY: as above; of a number that is nobody's it is an error to ask, which is cleared.
+    unsafe {
+        has_call(python.call_with_number(monitoring, c"get_events", tool, Second::Nothing))
+            || !code.is_null()
+                && has_call(python.call_with_number(monitoring, c"get_local_events", tool, Second::Object(code)))
+    }
+}
+
+/// Gives a number of ours back.
+unsafe fn leave(python: &Python, monitoring: &Owned<'_>, tool: c_int) {
+    // SAFETY: as in `begin`.
+    unsafe {
         let _ = python.call_with_number(monitoring.object, c"set_events", tool, Second::Number(0));
         for (name, _) in &EVENTS {
-            if let Some(event) = event(python, &monitoring, name) {
+            if let Some(event) = event(python, monitoring, name) {
                 let nobody = Second::NumberAndObject(event, python.none);
                 let _ = python.call_with_number(monitoring.object, c"register_callback", tool, nobody);
             }
         }
         let _ = python.call_with_number(monitoring.object, c"free_tool_id", tool, Second::Nothing);
     }
-    calls::ENDED
 }
 
 const NAME: &CStr = c"msmemscope";
 
-unsafe fn monitoring(python: &Python) -> Option<Owned<'_>> {
+/// `sys.monitoring`, if there is one.
+///
+/// # Safety
+/// The interpreter's lock is held.
+pub(super) unsafe fn module(python: &Python) -> Option<Owned<'_>> {
     // SAFETY: the lock is held. What `sys` has is lent, and kept as long as we use it.
     unsafe {
         let lent = (python.get_of_sys)(c"monitoring".as_ptr());
@@ -170,6 +251,7 @@ unsafe extern "C" fn native_call(_: Object, arguments: *const Object, count: isi
         // Most are Python functions, which tell of themselves.
         if count > 2 && recorder::is_native(argument(arguments, 2)) {
             hidden(|guard| recorder::native_called(guard, argument(arguments, 2)));
+            installers::call_is_told(argument(arguments, 2) as Object, argument(arguments, 0) as Object);
         }
     }
     none()
@@ -180,6 +262,9 @@ unsafe extern "C" fn native_end(_: Object, arguments: *const Object, count: isiz
     unsafe {
         if count > 2 && recorder::is_native(argument(arguments, 2)) {
             hidden(|guard| recorder::native_ended(guard, argument(arguments, 2)));
+            if !installers::end_is_told(argument(arguments, 2) as Object) {
+                return core::ptr::null_mut();
+            }
         }
     }
     none()

@@ -2,6 +2,7 @@
 //!
 //! A thread has one. Where it has another's already, that stays. Threads that begin later get ours from `threading`, which
 //! calls a Python callable for it: that is a function in C that puts the profile function in its place at its first call.
+use super::installers;
 use super::python::{METH_FASTCALL, MethodDefinition, Object, Owned, ProfileFunction, Python};
 use crate::recording::hidden;
 use core::ffi::{c_int, c_void};
@@ -151,8 +152,15 @@ unsafe fn end_in_new_threads(python: &Python) {
 
 /// The interpreter tells what happens in a thread.
 unsafe extern "C" fn told(_: Object, frame: *mut c_void, what: c_int, argument: Object) -> c_int {
-    // SAFETY: the frame runs on this thread, and so does what is called.
-    hidden(|guard| unsafe { record(guard, frame as usize, what, argument as usize) });
+    // SAFETY: the frame runs on this thread, and so does what is called; the lock is held.
+    unsafe {
+        hidden(|guard| record(guard, frame as usize, what, argument as usize));
+        match what {
+            NATIVE_CALL => installers::call_is_told(argument, ptr::null_mut()),
+            NATIVE_RETURN | NATIVE_EXCEPTION if !installers::end_is_told(argument) => return -1,
+            _ => {}
+        }
+    }
     0
 }
 

@@ -22,8 +22,19 @@ pub(super) struct MethodDefinition {
 // SAFETY: nobody writes to it.
 unsafe impl Sync for MethodDefinition {}
 
+impl MethodDefinition {
+    pub(super) const NONE: MethodDefinition = MethodDefinition {
+        name: core::ptr::null(),
+        function: core::ptr::null(),
+        flags: 0,
+        documentation: core::ptr::null(),
+    };
+}
+
 /// Arguments as an array and their number.
 pub(super) const METH_FASTCALL: c_int = 0x80;
+/// One argument.
+pub(super) const METH_O: c_int = 8;
 
 macro_rules! functions {
     ($($field:ident: $name:literal fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
@@ -32,6 +43,8 @@ macro_rules! functions {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
             call_method: unsafe extern "C" fn(Object, *const c_char, *const c_char, ...) -> Object,
             pub(super) none: Object,
+            /// The type of functions in C.
+            plain_function: Object,
         }
 
         impl Python {
@@ -48,6 +61,7 @@ macro_rules! functions {
                             unsafe extern "C" fn(Object, *const c_char, *const c_char, ...) -> Object,
                         >(find(c"PyObject_CallMethod")?),
                         none: find(c"_Py_NoneStruct")? as Object,
+                        plain_function: find(c"PyCFunction_Type")? as Object,
                     })
                 }
             }
@@ -60,6 +74,8 @@ functions! {
     attribute: c"PyObject_GetAttrString" fn(Object, *const c_char) -> Object;
     call: c"PyObject_CallObject" fn(Object, Object) -> Object;
     integer: c"PyLong_AsLong" fn(Object) -> c_long;
+    new_integer: c"PyLong_FromLong" fn(c_long) -> Object;
+    error: c"PyErr_Occurred" fn() -> Object;
     new_function: c"PyCFunction_NewEx" fn(*const MethodDefinition, Object, Object) -> Object;
     text: c"PyUnicode_AsUTF8" fn(Object) -> *const c_char;
     import: c"PyImport_ImportModule" fn(*const c_char) -> Object;
@@ -114,6 +130,7 @@ impl Python {
                     (self.call_method)(object, method.as_ptr(), c"is".as_ptr(), number, text.as_ptr())
                 }
                 Second::Number(second) => (self.call_method)(object, method.as_ptr(), c"ii".as_ptr(), number, second),
+                Second::Object(second) => (self.call_method)(object, method.as_ptr(), c"iO".as_ptr(), number, second),
                 Second::NumberAndObject(second, third) => {
                     (self.call_method)(object, method.as_ptr(), c"iiO".as_ptr(), number, second, third)
                 }
@@ -148,6 +165,40 @@ impl Python {
         }
     }
 
+    /// The value of an object that is a number.
+    ///
+    /// # Safety
+    /// The lock is held, no exception is set, and it is an object.
+    pub(super) unsafe fn number(&self, object: Object) -> Option<c_long> {
+        // SAFETY: the caller's.
+        unsafe {
+            let number = (self.integer)(object);
+            if number == -1 && !(self.error)().is_null() {
+                (self.clear_error)();
+                return None;
+            }
+            Some(number)
+        }
+    }
+
+    /// Whether an object is a function in C, and nothing that is derived of one.
+    ///
+    /// # Safety
+    /// It is an object.
+    pub(super) unsafe fn is_plain_function(&self, object: Object) -> bool {
+        // SAFETY: the caller's; the type is the second word of each.
+        unsafe { *object.cast::<Object>().add(1) == self.plain_function }
+    }
+
+    /// Where such a function has the pointer to its definition.
+    ///
+    /// # Safety
+    /// It is one: see [`Python::is_plain_function`].
+    pub(super) unsafe fn definition_of(&self, object: Object) -> *mut *const MethodDefinition {
+        // SAFETY: the third word, in every version.
+        unsafe { object.cast::<*const MethodDefinition>().add(2) }
+    }
+
     /// What a call has answered; a null is an error, which nobody is told.
     ///
     /// # Safety
@@ -167,6 +218,7 @@ pub(super) enum Second<'a> {
     Nothing,
     Text(&'a CStr),
     Number(c_int),
+    Object(Object),
     NumberAndObject(c_int, Object),
 }
 

@@ -12,4 +12,4 @@ mod choice;
 pub(crate) mod events;
 pub(crate) mod recording;
 mod views;
-mod waiting;
+pub(crate) mod waiting;

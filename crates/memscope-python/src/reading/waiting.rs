@@ -1,5 +1,6 @@
 //! Work that takes its time, without the GIL, and that Ctrl-C ends.
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -19,7 +20,7 @@ pub(super) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Prog
         thread::scope(|scope| {
             let (done, answer) = mpsc::sync_channel(1);
             let is_cancelled = &is_cancelled;
-            scope.spawn(move || {
+            let worker = scope.spawn(move || {
                 let mut go_on = |_: f64| match is_cancelled.load(Ordering::Relaxed) {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
@@ -32,13 +33,21 @@ pub(super) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Prog
                     Ok(result) => return Ok(result),
                     Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals())
                         .inspect_err(|_| is_cancelled.store(true, Ordering::Relaxed))?,
+                    // It has panicked: that becomes an exception of Python's.
                     Err(RecvTimeoutError::Disconnected) => {
-                        return Err(crate::MemScopeError::new_err("the thread that reads has ended"));
+                        let panic = worker.join().err().unwrap_or_else(|| Box::new("the thread that reads has ended"));
+                        resume_unwind(panic);
                     }
                 }
             }
         })
     })
+}
+
+/// Panics where recordings are read, with this message. For the tests: nothing the package is known for does.
+#[pyfunction]
+pub(crate) fn provoke_panic(py: Python<'_>, message: &str) -> PyResult<()> {
+    interruptible(py, |_| panic!("{message}"))
 }
 
 /// Looks at the user's signals now and then, from work in pieces that is done without the GIL.
