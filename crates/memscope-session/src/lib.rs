@@ -25,6 +25,7 @@ pub mod program;
 pub mod program_end;
 pub mod record_config;
 pub mod report;
+mod run_files;
 pub mod settings;
 pub mod signals;
 pub mod usage_error;

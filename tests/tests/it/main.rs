@@ -13,6 +13,7 @@ mod follow;
 mod hostile;
 mod keeper;
 mod kill;
+mod leftovers;
 mod loader;
 mod processes;
 mod sandbox;

@@ -374,7 +374,7 @@ fn the_end_of_the_program_is_that_of_its_last_image_and_of_nobody_else() {
         spool.alloc(lane, 1, 0x5000, 64, 0);
         spool.write(&root.path().join(name)).unwrap();
     }
-    std::fs::write(root.path().join(".msmemscope_end_7_31_9"), "").unwrap();
+    std::fs::write(root.path().join("run_7.end_31_9"), "").unwrap();
     let text = info(root.path());
     let ends: Vec<(&str, bool)> = ["first", "last", "other"]
         .map(|name| (name, text.contains(&format!(" {name}: 1 event, killed by SIGKILL"))))
