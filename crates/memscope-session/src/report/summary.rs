@@ -1,4 +1,5 @@
 //! The summary after a run or an export, and `info`: lines of text about recorded processes.
+use super::completeness::Missing;
 use super::process::{Life, PoolReport, ProcessReport};
 use super::quantity::{bytes, count, counted};
 use super::{tables, words};
@@ -201,12 +202,12 @@ fn headline(batch: &Batch, unrecorded: usize) -> String {
     let reports = &batch.reports;
     let processes = |number: u64| counted(number, "process", "processes");
     let events = counted_events(reports.iter().map(|report| &report.outcome));
-    let lost: u64 = reports.iter().map(|report| report.outcome.lost_events).sum();
-    let lost = if lost == 0 { "none lost".to_owned() } else { format!("{} LOST", count(lost)) };
+    let verdict = Missing::of_batch(batch, unrecorded).verdict();
+    let verdict = verdict.map_or_else(String::new, |verdict| format!(", {verdict}"));
     let mut parts = Vec::new();
     // Where nothing could be read nothing is known, not even that none was lost.
     if !reports.is_empty() || batch.unreadable == 0 {
-        parts.push(format!("{} recorded: {events}, {lost}", processes(reports.len() as u64)));
+        parts.push(format!("{} recorded: {events}{verdict}", processes(reports.len() as u64)));
     }
     if batch.unwritten() > 0 {
         parts.push(format!("files of {} could NOT be written", processes(batch.unwritten())));
@@ -295,9 +296,7 @@ fn beside(pool: &PoolReport, report: &ProcessReport) -> String {
 
 /// Whether something of the process is not in its recording, or not in its files.
 fn is_incomplete(report: &ProcessReport) -> bool {
-    let outcome = &report.outcome;
-    let whole = outcome.lost_events == 0 && outcome.stopped.is_none() && outcome.damage.is_empty();
-    !whole || !report.unwritten.is_empty() || !report.notes.is_empty()
+    Missing::of_process(report).is_anything() || !report.unwritten.is_empty() || !report.notes.is_empty()
 }
 
 /// What the recording does not hold.
@@ -326,6 +325,11 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
         outcome.replaced_blocks,
         "block whose free was not seen before its address was used again",
         "blocks whose free was not seen before their address was used again",
+    );
+    counted_line(
+        outcome.implausible_events,
+        "recorded event that cannot have happened was left out",
+        "recorded events that cannot have happened were left out",
     );
     counted_line(outcome.events_without_stack, "event whose call stack is lost", "events whose call stack is lost");
     counted_line(
