@@ -16,6 +16,7 @@ pub mod export;
 pub mod invocation;
 pub mod keeper;
 pub mod libraries;
+pub mod line;
 pub mod opened;
 pub mod output_dir;
 pub mod pass;

@@ -15,6 +15,7 @@ mod keeper;
 mod kill;
 mod leftovers;
 mod loader;
+mod names;
 mod processes;
 mod sandbox;
 mod sourced;
