@@ -413,7 +413,7 @@ class Opening(RecordedCase):
         run = msmemscope.open(output)
         (process,) = run.processes
         self.assertTrue(process.command.endswith(evil), "data are as they are")
-        shown = [repr(run), repr(run.events()), repr(process), *map(repr, run.events()), *map(repr, run.blocks()), run._repr_html_()]
+        shown = [repr(run), repr(run.events), repr(process), *map(repr, run.events), *map(repr, run.blocks), run._repr_html_()]
         for report in (run.leaks(), run.fluctuation(), run.decompose(), run.oom(), run.compare(steps=(1, 2))):
             shown += [str(report), repr(report), report._repr_html_()]
         for wrong in (
