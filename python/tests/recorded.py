@@ -76,7 +76,7 @@ class RecordedCase(unittest.TestCase):
 
     def hidden(self) -> List[str]:
         """What a listing of the output does not show."""
-        found = []
+        found: List[str] = []
         for _, directories, files in os.walk(self.output):
             found += [name for name in [*directories, *files] if name.startswith(".")]
         return found
