@@ -280,4 +280,4 @@ _HAS_DECIDED: Dict[str, Callable[[ModuleType], bool]] = {
 
 def _warn(notes: List[str], level: int = 3) -> None:
     for note in notes:
-        warnings.warn(note, MemScopeWarning, stacklevel=level)
+        warnings.warn(_native.shown(note), MemScopeWarning, stacklevel=level)

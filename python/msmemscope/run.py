@@ -185,7 +185,7 @@ class _Chosen(Generic[_Thing]):
             yield from batch
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._recording().path}>"
+        return f"<{type(self).__name__} of {_native.shown(os.fspath(self._recording().path))}>"
 
 
 class Events(_Chosen[Event]):
@@ -283,7 +283,7 @@ class Run:
             for process in self._processes:
                 if process.damage:
                     what = "; ".join(process.damage[:_DAMAGE_TOLD]) + ("; …" if len(process.damage) > _DAMAGE_TOLD else "")
-                    warnings.warn(f"not all of '{process.path}' can be read: {what}", MemScopeWarning, stacklevel=2)
+                    warnings.warn(_native.shown(f"not all of '{process.path}' can be read: {what}"), MemScopeWarning, stacklevel=2)
         return self._processes
 
     def process(self, pid: int) -> "Run":
@@ -294,7 +294,7 @@ class Run:
                 part = Recording(path, pid, recording.span)
                 return Run(lambda: part)
         known = ", ".join(str(number) for number, *_ in recording.processes())
-        raise MemScopeError(f"no recording in '{self.path}' is of process {pid}; recorded: {known}")
+        raise MemScopeError(_native.shown(f"no recording in '{self.path}' is of process {pid}; recorded: {known}"))
 
     @property
     def steps(self) -> Tuple[Step, ...]:
@@ -331,7 +331,7 @@ class Run:
         if not found:
             asked = " ".join(word for word in (wanted, pool) if word is not None)
             known = ", ".join(f"{peak.device} {peak.pool}" for peak in peaks)
-            raise MemScopeError(f"'{self.path}' has no memory of {asked}; it has: {known}")
+            raise MemScopeError(_native.shown(f"'{self.path}' has no memory of {asked}; it has: {known}"))
         return max(found, key=lambda peak: peak.bytes)
 
     def decompose(self, at: Union[str, int, float] = "peak") -> Decomposition:
@@ -382,7 +382,7 @@ class Run:
             compared = other._recording() if isinstance(other, Run) else Recording(os.fspath(other))
         document, text, notes = _native.compare(base, compared, steps or (None, None), level)
         for note in notes:
-            warnings.warn(note, MemScopeWarning, stacklevel=2)
+            warnings.warn(_native.shown(note), MemScopeWarning, stacklevel=2)
         return Comparison(json.loads(document), text)
 
     def to_pandas(self, what: str = "events") -> Any:
@@ -399,7 +399,7 @@ class Run:
     def __repr__(self) -> str:
         processes = self._recording().processes()
         what = f"process {processes[0][0]} {processes[0][1]}".rstrip() if len(processes) == 1 else f"{len(processes)} processes"
-        return f"<Run '{self.path}': {what}>"
+        return _native.shown(f"<Run '{self.path}': {what}>")
 
     def _repr_html_(self) -> str:
         rows = [
@@ -413,7 +413,7 @@ class Run:
         counts = [_counted(len(self.processes), "process", "processes")]
         if self.steps:
             counts.append(_counted(len(self.steps), "step", "steps"))
-        title = html.escape(f"{self.path}: {', '.join(counts)}")
+        title = _cell(f"{self.path}: {', '.join(counts)}")
         return f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
 
 
@@ -422,7 +422,7 @@ def _counted(count: int, one: str, several: str) -> str:
 
 
 def _cell(value: Union[str, int]) -> str:
-    return html.escape(value if isinstance(value, str) else f"{value:,}")
+    return html.escape(_native.shown(value) if isinstance(value, str) else f"{value:,}")
 
 
 def _process(recording: Recording, place: int, pid: int, command: str, path: str, exited: Optional[bool]) -> Process:

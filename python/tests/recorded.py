@@ -74,6 +74,13 @@ class RecordedCase(unittest.TestCase):
         self.assertEqual(process.returncode, status, errors)
         return Ended(out, errors)
 
+    def hidden(self) -> List[str]:
+        """What a listing of the output does not show."""
+        found: List[str] = []
+        for _, directories, files in os.walk(self.output):
+            found += [name for name in [*directories, *files] if name.startswith(".")]
+        return found
+
     def rows(self, kind: str = "memscope_dump", device: str = "cpu") -> List[Dict[str, str]]:
         """All rows of all processes."""
         rows: List[Dict[str, str]] = []

@@ -49,6 +49,7 @@ class Keeper(RecordedCase):
         self.assertIn("frees of blocks that were allocated before start()", ended.errors)
         self.assertEqual(self.blocks(), 1)
         self.assertEqual(glob.glob(os.path.join(self.output, "*.log")), [])
+        self.assertEqual(self.hidden(), [])
 
     def test_a_span_needs_no_stop(self) -> None:
         self.run_program(BEGIN)
@@ -71,6 +72,7 @@ class Keeper(RecordedCase):
                 self.assertIn("ended without exit", report)
                 self.assertIn("program.py(7): leak", report)
                 self.assertEqual(self.blocks(), 1)
+                self.assertEqual(self.hidden(), [])
 
     def test_stop_writes_the_files_of_all_spans_while_the_program_goes_on(self) -> None:
         process = self.start(

@@ -404,6 +404,32 @@ class Opening(RecordedCase):
         with self.assertRaises(TypeError):
             msmemscope.open(3)  # type: ignore[arg-type]
 
+    def test_nothing_that_is_shown_has_what_a_terminal_would_obey(self) -> None:
+        evil = "evil\x1b]0;owned\x07\x1b[31m\x9b\x7f\u202e\u2066\u200f\u2028\r\n"
+        output = os.path.join(self.directory, f"output{evil}")
+        program = TRAINING.replace("DATA_FORMAT", "'csv'").replace("def keep", f"@msmemscope.describe.describer(owner={evil!r})\ndef keep")
+        self.output = output
+        self.run_program(program + END, evil)
+        run = msmemscope.open(output)
+        (process,) = run.processes
+        self.assertTrue(process.command.endswith(evil), "data are as they are")
+        shown = [repr(run), repr(run.events), repr(process), *map(repr, run.events), *map(repr, run.blocks), run._repr_html_()]
+        for report in (run.leaks(), run.fluctuation(), run.decompose(), run.oom(), run.compare(steps=(1, 2))):
+            shown += [str(report), repr(report), report._repr_html_()]
+        for wrong in (
+            lambda: msmemscope.open(output + "x"),
+            lambda: msmemscope.open(output).process(1),
+            lambda: run.peak(device=evil),
+            lambda: run.decompose(at=evil),
+        ):
+            with self.assertRaises(Exception) as raised:
+                wrong()
+            shown.append(str(raised.exception))
+        for text in shown:
+            obeyed = [one for one in text if one != "\n" and not one.isprintable() and one != "\xa0"]
+            self.assertEqual(obeyed, [], text)
+        self.assertIn("evil\\u{1b}]0;owned", str(run.decompose()))
+
     def test_an_unreadable_part_is_a_warning(self) -> None:
         self.run_program(TRAINING.replace("DATA_FORMAT", "'csv'"))
         broken = os.path.join(self.output, "msmemscope_1_20200101000000_ascend", "spool")

@@ -11,7 +11,8 @@ static int noted(const char *directory) {
     snprintf(start, sizeof start, "%d\t", (int)getpid());
     DIR *entries = opendir(directory);
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        if (strncmp(entry->d_name, ".msmemscope_unrecorded_", 23) != 0) continue;
+        const char *kind = strrchr(entry->d_name, '.');
+        if (strncmp(entry->d_name, "run_", 4) != 0 || strcmp(kind ? kind : "", ".unrecorded") != 0) continue;
         snprintf(line, sizeof line, "%s/%s", directory, entry->d_name);
         FILE *file = fopen(line, "r");
         while (file && fgets(line, sizeof line, file)) found |= strncmp(line, start, strlen(start)) == 0;

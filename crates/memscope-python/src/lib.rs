@@ -25,6 +25,7 @@ mod table;
 mod text;
 mod watcher;
 
+use memscope_session::line::Escaped;
 use pyo3::pymodule;
 
 pyo3::create_exception!(
@@ -33,6 +34,11 @@ pyo3::create_exception!(
     pyo3::exceptions::PyException,
     "Something that msmemscope was asked to do cannot be done; the message says what, and what would help."
 );
+
+/// What cannot be done, in the command's words: they may quote anything, and a traceback is shown as it is.
+fn failure(error: impl std::fmt::Display) -> pyo3::PyErr {
+    MemScopeError::new_err(Escaped(error).to_string())
+}
 
 #[pymodule]
 mod _native {
@@ -73,6 +79,8 @@ mod _native {
     use super::settings::Settings;
     #[pymodule_export]
     use super::side_keeper::hurry;
+    #[pymodule_export]
+    use super::text::shown;
     #[pymodule_export]
     use super::watcher::{unwatch, watch};
 }

@@ -11,7 +11,7 @@ use pyo3::types::PyString;
 
 use crate::side_keeper::{self, Answer};
 use crate::text::utf8;
-use crate::{MemScopeError, calls, libraries, own, settings::Settings, table};
+use crate::{calls, failure, libraries, own, settings::Settings, table};
 
 /// Begins the recording if there is none yet, and a span of it; one thread at a time. `package` is the directory of the Python
 /// package. Gives what the user has to know.
@@ -20,7 +20,7 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
     let mut notes = Vec::new();
     // Without the GIL: the loader's lock is taken, and a thread that has it may be waiting for the GIL in a constructor.
     let begun = py.detach(|| begin(&settings.settings, &package, &mut notes));
-    let api = begun.map_err(MemScopeError::new_err)?;
+    let api = begun.map_err(failure)?;
     (api.start)();
     own::count_start();
     notes.extend(calls::begin_with_span(py, api));
@@ -31,7 +31,7 @@ pub(crate) fn start(py: Python<'_>, settings: &Settings, package: PathBuf) -> Py
 #[pyfunction]
 pub(crate) fn prepare(py: Python<'_>, settings: &Settings, package: PathBuf) -> PyResult<Vec<String>> {
     let mut notes = Vec::new();
-    py.detach(|| begin(&settings.settings, &package, &mut notes)).map_err(MemScopeError::new_err)?;
+    py.detach(|| begin(&settings.settings, &package, &mut notes)).map_err(failure)?;
     Ok(notes)
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn wait(py: Python<'_>) -> PyResult<()> {
         match answer {
             Answer::Done => return Ok(()),
             Answer::NotYet => py.check_signals()?,
-            Answer::Unwritten | Answer::Gone => return Err(MemScopeError::new_err(side_keeper::complaint(answer))),
+            Answer::Unwritten | Answer::Gone => return Err(failure(side_keeper::complaint(answer))),
         }
         answer = py.detach(|| side_keeper::hear(PATIENCE_MS));
     }

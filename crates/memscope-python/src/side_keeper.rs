@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use memscope_session::brand::Brand;
 use memscope_session::environment;
 use memscope_session::keeper::side::{COMMAND, DONE, UNWRITTEN, Watched, Wish};
+use memscope_session::line::Escaped;
 use pyo3::prelude::*;
 
 /// Our end of the socket, -1 if there is no keeper. Never closed: a process that was forked must find no file of its own there.
@@ -285,7 +286,7 @@ extern "C" fn end() {
     if answer == Answer::Gone {
         // Where nobody hears it, it is lost.
         let name = RECORDING.get().map_or("", |(brand, _)| brand.name());
-        let _ = writeln!(io::stderr(), "[{name}] error: {}", complaint(answer));
+        let _ = writeln!(io::stderr(), "[{name}] error: {}", Escaped(complaint(answer)));
     }
 }
 

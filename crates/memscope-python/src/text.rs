@@ -1,9 +1,16 @@
-//! Texts of Python, without a copy.
+//! Texts of Python: as the recorder has them, without a copy, and as they may be shown.
 use std::ffi::c_char;
 
+use memscope_session::line::escaped;
 use pyo3::ffi::{Py_ssize_t, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+
+/// A text from outside as a message or a `repr` may have it: nothing in it that a terminal would obey.
+#[pyfunction]
+pub(crate) fn shown(text: &Bound<'_, PyString>) -> String {
+    escaped(&text.to_string_lossy()).into_owned()
+}
 
 unsafe extern "C" {
     /// In every CPython since 3.3; the stable interface has it only from 3.10 on, and what it has before copies each text.

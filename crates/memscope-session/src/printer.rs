@@ -1,5 +1,7 @@
 //! The only place that prints. Messages go to the standard error stream, behind the tool's name: standard output
 //! belongs to the program, and to the few commands whose whole purpose is a text.
+//!
+//! Whatever it is given, a terminal is not made to obey: messages are escaped here, texts come as [`Line`]s, which are.
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -8,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::EXIT_FAILURE;
 use crate::brand::Brand;
+use crate::line::{Line, json_for_terminal};
 use crate::settings::LogLevel;
 
 #[derive(Clone, Copy, Debug)]
@@ -49,15 +52,42 @@ impl Printer {
         }
     }
 
+    /// Several such lines.
+    pub fn report(&self, lines: &[Line]) {
+        if self.level <= LogLevel::Warn {
+            lines.iter().for_each(|line| self.print(line));
+        }
+    }
+
     fn line(&self, message: &dyn Display) {
+        self.print(&Line::new(message.to_string()));
+    }
+
+    fn print(&self, line: &Line) {
         // One write, so that lines of several processes on one terminal do not mix. There is nobody to tell that the
         // error stream is gone.
-        let line = format!("[{}] {message}\n", self.brand.name());
+        let line = format!("[{}] {}\n", self.brand.name(), &**line);
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 
-    /// A text that was asked for, to standard output. A reader who has seen enough (`| head`) is no failure.
-    pub fn document(&self, text: &str) -> ExitCode {
+    /// A text for a person that was asked for, to standard output.
+    pub fn document(&self, lines: &[Line]) -> ExitCode {
+        self.write(&Line::text(lines))
+    }
+
+    /// A document for programs, which may be shown on a terminal all the same.
+    pub fn json(&self, document: &str) -> ExitCode {
+        self.write(&json_for_terminal(document))
+    }
+
+    /// A text that must arrive as it is: a file that was asked for on standard output, a word for a shell, and what is all of
+    /// our own making, such as the help.
+    pub fn verbatim(&self, text: &str) -> ExitCode {
+        self.write(text)
+    }
+
+    /// A reader who has seen enough (`| head`) is no failure.
+    fn write(&self, text: &str) -> ExitCode {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -1,14 +1,18 @@
 //! How the program that was started came to its end: only its parent is told, so it is kept with the recording.
 //!
-//! It is the name of a hidden, empty file next to the directories of the processes: a full disk has room for a name.
-use std::fs::{self, OpenOptions};
-use std::io;
+//! It is the name of a file next to the directories of the processes: a full disk has room for a name. What is in it is for
+//! people.
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
-const NAME_START: &str = ".msmemscope_end_";
+use crate::run_files;
+
+/// Of the kind of the file; the process and its wait status follow.
+const KIND_START: &str = "end_";
 
 /// The end of the process that the command started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,27 +25,26 @@ pub struct ProgramEnd {
 impl ProgramEnd {
     /// For whoever reads the recording later.
     pub fn write(&self, output_dir: &Path) -> io::Result<()> {
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(output_dir.join(self.file_name())).map(drop)
+        let path = run_files::path(output_dir, self.run_id, &self.kind());
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        // All that readers need is there.
+        let _ = writeln!(file, "process {} {}", self.pid, describe(self.status));
+        Ok(())
     }
 
     /// Those of all runs below a directory whose end was seen.
     pub fn read_all(output_dir: &Path) -> Vec<ProgramEnd> {
-        let entries = fs::read_dir(output_dir).into_iter().flatten().flatten();
-        entries.filter_map(|entry| ProgramEnd::of_file_name(entry.file_name().to_str()?)).collect()
+        let found = run_files::find(output_dir, KIND_START).into_iter();
+        found.filter_map(|(run_id, numbers, _)| ProgramEnd::of_kind(run_id, &numbers)).collect()
     }
 
-    fn file_name(&self) -> String {
-        format!("{NAME_START}{}_{}_{}", self.run_id, self.pid, self.status.into_raw())
+    fn kind(&self) -> String {
+        format!("{KIND_START}{}_{}", self.pid, self.status.into_raw())
     }
 
-    fn of_file_name(name: &str) -> Option<ProgramEnd> {
-        let mut numbers = name.strip_prefix(NAME_START)?.split('_');
-        let mut next = || numbers.next();
-        Some(ProgramEnd {
-            run_id: next()?.parse().ok()?,
-            pid: next()?.parse().ok()?,
-            status: ExitStatus::from_raw(next()?.parse().ok()?),
-        })
+    fn of_kind(run_id: u64, numbers: &str) -> Option<ProgramEnd> {
+        let (pid, status) = numbers.split_once('_')?;
+        Some(ProgramEnd { run_id, pid: pid.parse().ok()?, status: ExitStatus::from_raw(status.parse().ok()?) })
     }
 }
 
@@ -63,6 +66,7 @@ pub fn describe(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn an_end_is_named_as_a_shell_would_and_comes_back_from_its_file() {
@@ -74,8 +78,8 @@ mod tests {
             (0x008b, "killed by SIGSEGV (core dumped)"),
             (0x0023, "killed by signal 35"),
         ];
-        for name in ["", "1", "1_2", "1_2_", "_2_3", "1_-2_3"] {
-            fs::write(directory.path().join(format!("{NAME_START}{name}")), "").unwrap();
+        for numbers in ["", "2", "2_", "_3", "-2_3", "2_3_4"] {
+            fs::write(run_files::path(directory.path(), 9, &format!("{KIND_START}{numbers}")), "").unwrap();
         }
         let mut written = Vec::new();
         for (run_id, (raw, words)) in (1..).zip(ends) {

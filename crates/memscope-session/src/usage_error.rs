@@ -3,6 +3,8 @@ use std::ffi::OsStr;
 
 use thiserror::Error;
 
+use crate::line::escaped;
+
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum UsageError {
     #[error("unknown option {typed}: {hint}")]
@@ -69,16 +71,9 @@ const SHOWN_CHARS: usize = 120;
 /// as the replacement character.
 pub fn quoted(text: impl AsRef<OsStr>) -> String {
     let text = text.as_ref().to_string_lossy();
-    let mut shown = String::from("'");
-    for (position, character) in text.chars().enumerate() {
-        if position == SHOWN_CHARS {
-            shown.push('…');
-            break;
-        }
-        if character.is_control() { shown.extend(character.escape_default()) } else { shown.push(character) }
-    }
-    shown.push('\'');
-    shown
+    let cut: String = text.chars().take(SHOWN_CHARS).collect();
+    let more = if cut.len() < text.len() { "…" } else { "" };
+    format!("'{}{more}'", escaped(&cut))
 }
 
 #[cfg(test)]

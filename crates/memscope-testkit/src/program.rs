@@ -62,4 +62,9 @@ impl SpoolBuilder {
         self.note(layout::notes::CALLS_TRACED);
         self
     }
+
+    /// The program installed a seccomp filter that forbids what recording needs.
+    pub fn sandboxed(&mut self) -> &mut Self {
+        self.note(layout::notes::SANDBOXED)
+    }
 }

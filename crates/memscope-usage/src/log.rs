@@ -23,14 +23,14 @@ pub(crate) const NO_PROCESS: u32 = 0;
 /// 26 million changes; a longer file is not read to its end.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Hidden: it is an input of the export, not a result.
+/// A file of the run, as `memscope-session` names them all: an input of reports and exports, as long as the recording is kept.
 pub fn log_path(output_dir: &Path, run_id: u64) -> PathBuf {
-    output_dir.join(format!(".msmemscope_usage_{run_id}"))
+    output_dir.join(format!("run_{run_id}.usage"))
 }
 
 /// The same for the processes' use of host memory, in a file of its own: two threads write them.
 pub fn host_log_path(output_dir: &Path, run_id: u64) -> PathBuf {
-    output_dir.join(format!(".msmemscope_host_usage_{run_id}"))
+    output_dir.join(format!("run_{run_id}.host_usage"))
 }
 
 pub(crate) fn header(run_id: u64) -> [u8; HEADER_BYTES] {

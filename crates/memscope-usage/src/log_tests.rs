@@ -113,8 +113,21 @@ fn the_log_is_the_users_own_and_never_somebody_elses_file() {
     assert!(matches!(LogWriter::create(directory.path(), RUN), Err(UsageError::Write { .. })));
     assert!(!directory.path().join("elsewhere").exists());
     std::fs::remove_file(&path).unwrap();
-    drop(LogWriter::create(directory.path(), RUN).unwrap());
+    let mut log = LogWriter::create(directory.path(), RUN).unwrap();
     assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+    log.append(1, 0, &usage(1, &[])).unwrap();
+    drop(log);
+    assert!(path.exists());
+}
+
+#[test]
+fn a_log_that_says_nothing_is_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut log = LogWriter::create(directory.path(), RUN).unwrap();
+    log.append(1, 0, &UsageSample { device: None, processes: Some(Vec::new()) }).unwrap();
+    assert!(log_path(directory.path(), RUN).exists());
+    drop(log);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -124,7 +137,8 @@ fn no_log_a_foreign_file_and_a_directory_are_told_apart() {
     assert!(open(1).unwrap().is_none());
     std::fs::write(log_path(directory.path(), 2), b"something else entirely, longer than a header").unwrap();
     assert!(matches!(open(2), Err(UsageError::Foreign { .. })));
-    drop(LogWriter::create(directory.path(), 3).unwrap());
+    let mut log = LogWriter::create(directory.path(), 3).unwrap();
+    log.append(1, 0, &usage(1, &[])).unwrap();
     std::fs::rename(log_path(directory.path(), 3), log_path(directory.path(), 4)).unwrap();
     assert!(matches!(open(4), Err(UsageError::Foreign { .. })));
     std::fs::create_dir(log_path(directory.path(), 5)).unwrap();

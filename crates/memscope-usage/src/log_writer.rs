@@ -1,6 +1,6 @@
 //! Writing the usage log.
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,17 @@ pub struct LogWriter {
     file: File,
     written: HashMap<u32, Written>,
     records: Vec<u8>,
+    /// Something was appended, or tried to be.
+    is_begun: bool,
+}
+
+impl Drop for LogWriter {
+    /// A log that says nothing is no file.
+    fn drop(&mut self) {
+        if !self.is_begun {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// What the log says about a device so far.
@@ -48,7 +59,7 @@ impl LogWriter {
     fn create_at(path: PathBuf, run_id: u64) -> Result<LogWriter, UsageError> {
         let created = Self::create_file(&path, run_id);
         match created {
-            Ok(file) => Ok(LogWriter { path, file, written: HashMap::new(), records: Vec::new() }),
+            Ok(file) => Ok(LogWriter { path, file, written: HashMap::new(), records: Vec::new(), is_begun: false }),
             Err(source) => Err(UsageError::Write { path, source }),
         }
     }
@@ -68,6 +79,7 @@ impl LogWriter {
         if self.records.is_empty() {
             return Ok(());
         }
+        self.is_begun = true;
         self.file.write_all(&self.records).map_err(|source| UsageError::Write { path: self.path.clone(), source })
     }
 }

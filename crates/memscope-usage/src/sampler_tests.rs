@@ -121,7 +121,7 @@ fn a_log_that_cannot_be_written_stops_the_sampling_with_its_name() {
     let SamplerEnd::Stopped(error) = start(Counting::new([0]), &missing, |_| true).finish(LONG) else {
         panic!("sampled into a directory that is not there")
     };
-    assert!(error.to_string().contains("missing/.msmemscope_usage_5 cannot be written"), "{error}");
+    assert!(error.to_string().contains("missing/run_5.usage cannot be written"), "{error}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ class Analyzer:
             raise TypeError(f"config must be a {self.config_class.__name__}, not {type(config).__name__}")
         report, shown, notes = self._report(config)
         for note in notes:
-            warnings.warn(note, MemScopeWarning, stacklevel=3)
+            warnings.warn(_native.shown(note), MemScopeWarning, stacklevel=3)
         print(shown, end="")
         return report
 

@@ -4,6 +4,7 @@ import threading
 import warnings
 from typing import Set
 
+from .. import _native
 from .._recording import MemScopeWarning
 
 _told: Set[str] = set()
@@ -17,7 +18,7 @@ def tell_once(text: str) -> None:
             return
         _told.add(text)
     try:
-        warnings.warn(text, MemScopeWarning, stacklevel=2)
+        warnings.warn(_native.shown(text), MemScopeWarning, stacklevel=2)
     except Exception:
         pass
 

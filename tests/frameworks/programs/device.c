@@ -126,11 +126,12 @@ static void killed(void) {
 struct usage { uint64_t time, device_used, device_total, process_used; uint32_t device, process; };
 
 /* The newest that a log in `directory` says of this process on `device`; -1 if nothing. */
-static int64_t logged(const char *directory, const char *prefix, uint32_t device) {
+static int64_t logged(const char *directory, const char *kind, uint32_t device) {
     int64_t newest = -1;
     DIR *entries = opendir(directory);
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        if (strncmp(entry->d_name, prefix, strlen(prefix))) continue;
+        const char *end = strrchr(entry->d_name, '.');
+        if (strncmp(entry->d_name, "run_", 4) || !end || strcmp(end, kind)) continue;
         char path[4096];
         snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
         FILE *log = fopen(path, "r");
@@ -144,14 +145,14 @@ static int64_t logged(const char *directory, const char *prefix, uint32_t device
     return newest;
 }
 
-static void wait_until_logged(const char *directory, const char *prefix, uint32_t device, int64_t least, int64_t most) {
+static void wait_until_logged(const char *directory, const char *kind, uint32_t device, int64_t least, int64_t most) {
     enum { PAUSE_US = 5000, LONGEST_S = 60 };
     for (int pauses = 0; pauses < LONGEST_S * 1000000 / PAUSE_US; pauses++) {
-        int64_t found = logged(directory, prefix, device);
+        int64_t found = logged(directory, kind, device);
         if (found >= least && found <= most) return;
         usleep(PAUSE_US);
     }
-    fprintf(stderr, "%s of device %u: %ld instead of %ld\n", prefix, device, (long)logged(directory, prefix, device), (long)least);
+    fprintf(stderr, "%s of device %u: %ld instead of %ld\n", kind, device, (long)logged(directory, kind, device), (long)least);
     exit(1);
 }
 
@@ -169,7 +170,7 @@ static long status_bytes(const char *field) {
 static void use(const char *directory) {
     const uint32_t device = 1, host = 10000, pinned_flag = 0x10000000;
     const int64_t large = 32 << 20, page = 4096;
-    const char *of_devices = ".msmemscope_usage_", *of_host = ".msmemscope_host_usage_";
+    const char *of_devices = ".usage", *of_host = ".host_usage";
     const struct msmemscope_api *(*get)(void) = function(RTLD_DEFAULT, "msmemscope_api");
     const struct msmemscope_api *recorder = get();
     if (recorder->size < sizeof *recorder) fail("the size of the table", recorder->size);

@@ -2,7 +2,7 @@
 use std::process::ExitCode;
 
 use memscope_session::analyze::inefficient::check_inefficient;
-use memscope_session::analyze::{Analyzed, analyze, document, text};
+use memscope_session::analyze::{Analyzed, analyze, document, lines};
 use memscope_session::printer::Printer;
 use memscope_session::usage_error::quoted;
 use memscope_session::views::layout::Layout;
@@ -45,8 +45,10 @@ pub(super) fn run(settings: &AnalyzeSettings, printer: &Printer) -> anyhow::Resu
     if wanting || analyzed.processes.is_empty() {
         return Ok(ExitCode::from(EXIT_USAGE));
     }
-    let printed =
-        printer.document(&if settings.json { document(&analyzed) } else { text(&analyzed, &Layout::stdout()) });
+    let printed = match settings.json {
+        true => printer.json(&document(&analyzed)),
+        false => printer.document(&lines(&analyzed, &Layout::stdout())),
+    };
     if !analyzed.unreadable.is_empty() {
         return Ok(ExitCode::from(EXIT_USAGE));
     }

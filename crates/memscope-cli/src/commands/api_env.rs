@@ -26,7 +26,7 @@ pub(super) fn run(change: ApiEnv, printer: &Printer) -> anyhow::Result<ExitCode>
         let (name, option) = (printer.brand().name(), option_of(change));
         printer.note(&format_args!("nothing has changed; a shell does this if you write: source {name} {option}"));
     }
-    Ok(printer.document(&shell_command(&preload)?))
+    Ok(printer.verbatim(&shell_command(&preload)?))
 }
 
 fn option_of(change: ApiEnv) -> &'static str {

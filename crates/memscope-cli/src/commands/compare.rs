@@ -31,10 +31,9 @@ pub(super) fn run(settings: &CompareSettings, printer: &Printer) -> anyhow::Resu
     }
     let file = comparison.write(&settings.output_dir).context("the comparison was not written")?;
     let printed = if settings.json {
-        printer.document(&comparison.document(&file))
+        printer.json(&comparison.document(&file))
     } else {
-        let lines = comparison.lines(&Layout::stdout());
-        printer.document(&lines.into_iter().map(|line| line + "\n").collect::<String>())
+        printer.document(&comparison.lines(&Layout::stdout()))
     };
     for note in comparison.notes.iter().chain(&comparison.remarks()) {
         printer.note(note);

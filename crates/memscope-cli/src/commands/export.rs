@@ -28,9 +28,7 @@ pub(super) fn run(settings: &ExportSettings, printer: &Printer) -> anyhow::Resul
             batch.unrecorded = keeper::read_all(&settings.directory);
             ends::fill_in(&mut batch.reports, None);
             let written_to = settings.wishes.output_dir.as_ref().unwrap_or(&settings.directory);
-            for line in summary::of_run(&batch, &settings.directory, written_to) {
-                printer.summary(&line);
-            }
+            printer.report(&summary::of_run(&batch, &settings.directory, written_to));
             Ok(match (batch.unwritten(), batch.unreadable) {
                 (0, 0) => ExitCode::SUCCESS,
                 (0, _) => ExitCode::from(EXIT_FAILURE),

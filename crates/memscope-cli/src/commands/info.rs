@@ -19,8 +19,6 @@ pub(super) fn run(settings: &InfoSettings, printer: &Printer) -> anyhow::Result<
     }
     batch.unrecorded = keeper::read_all(&settings.directory);
     ends::fill_in(&mut batch.reports, None);
-    let mut text = summary::of_recording(&batch, &settings.directory, settings.all).join("\n");
-    text.push('\n');
-    let printed = printer.document(&text);
+    let printed = printer.document(&summary::of_recording(&batch, &settings.directory, settings.all));
     Ok(if batch.unreadable > 0 { ExitCode::from(EXIT_FAILURE) } else { printed })
 }

@@ -19,10 +19,10 @@ use crate::intent::Intent;
 pub fn carry_out(intent: &Intent, printer: &Printer) -> ExitCode {
     let brand = printer.brand();
     let result = match intent {
-        Intent::Help(command) => Ok(printer.document(&documents::help(brand, *command))),
-        Intent::Version => Ok(printer.document(&documents::version(brand))),
-        Intent::Completions(shell) => Ok(printer.document(&documents::completions(brand, *shell))),
-        Intent::ManPage => documents::man_page(brand).map(|page| printer.document(&page)).map_err(Into::into),
+        Intent::Help(command) => Ok(printer.verbatim(&documents::help(brand, *command))),
+        Intent::Version => Ok(printer.verbatim(&documents::version(brand))),
+        Intent::Completions(shell) => Ok(printer.verbatim(&documents::completions(brand, *shell))),
+        Intent::ManPage => documents::man_page(brand).map(|page| printer.verbatim(&page)).map_err(Into::into),
         Intent::ApiEnv(change) => api_env::run(*change, printer),
         Intent::Run(settings) => run::run(settings, printer),
         Intent::Compare(settings) => compare::run(settings, printer),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use memscope_session::line::Line;
 use memscope_session::printer::Printer;
 use memscope_session::usage_error::quoted;
 use memscope_session::views::diff::{self, Difference, signed_bytes};
@@ -35,18 +36,16 @@ fn shown(settings: &ViewSettings, printer: &Printer) -> anyhow::Result<ExitCode>
     let mut view = looked_at(directory, question, &mut symbolizer, printer)?;
     let layout = Layout::stdout();
     let ended = match &settings.show {
-        Show::Top { order, rows, json: true } => {
-            printer.document(&json::top(&view, &ranked(&view, *order, *rows), *rows))
-        }
-        Show::Top { order, rows, json: false } => printer.document(&lines(&top(&view, *order, *rows, &layout))),
+        Show::Top { order, rows, json: true } => printer.json(&json::top(&view, &ranked(&view, *order, *rows), *rows)),
+        Show::Top { order, rows, json: false } => printer.document(&top(&view, *order, *rows, &layout)),
         Show::Tree { least, json } => {
             let tree = CallTree::new(&view.profile, &mut view.names);
             if *json {
-                printer.document(&json::tree(&view, &tree, *least))
+                printer.json(&json::tree(&view, &tree, *least))
             } else {
                 let mut text = vec![heading(&view.title(), &layout)];
                 text.extend(rows::tree_rows(&tree, &view.names, *least, &layout));
-                printer.document(&lines(&text))
+                printer.document(&text)
             }
         }
         Show::Flamegraph { chart, file } => {
@@ -66,14 +65,13 @@ fn shown(settings: &ViewSettings, printer: &Printer) -> anyhow::Result<ExitCode>
                 return write(&file.clone().unwrap_or_else(|| PathBuf::from(name)), &text, printer);
             }
             let difference = Difference::of(&view, &other);
-            let text = if *json {
-                json::diff(&view, &other, &difference, *rows)
-            } else {
-                lines(&differences(&view, &other, &difference, *rows, &layout))
-            };
-            match file {
-                Some(file) => write(file, &text, printer)?,
-                None => printer.document(&text),
+            let json = json.then(|| json::diff(&view, &other, &difference, *rows));
+            let told = || differences(&view, &other, &difference, *rows, &layout);
+            match (file, json) {
+                (Some(file), Some(json)) => write(file, &json, printer)?,
+                (Some(file), None) => write(file, &Line::text(&told()), printer)?,
+                (None, Some(json)) => printer.json(&json),
+                (None, None) => printer.document(&told()),
             }
         }
     };
@@ -104,13 +102,13 @@ fn ranked(view: &View, order: Order, count: usize) -> Vec<memscope_session::view
     rows::ranked(&view.profile, &view.names, order, count)
 }
 
-fn top(view: &View, order: Order, count: usize, layout: &Layout) -> Vec<String> {
+fn top(view: &View, order: Order, count: usize, layout: &Layout) -> Vec<Line> {
     let mut text = vec![heading(&view.title(), layout)];
     let functions = ranked(view, order, count);
     // Without stacks there are none, and a heading over nothing says nothing.
     if !functions.is_empty() {
         text.extend(rows::function_rows(&functions, view.profile.total, &view.names, layout));
-        text.push(String::new());
+        text.push(Line::default());
     }
     text.push(heading("by call site:", layout));
     let sites = rows::users_first(view.profile.sites(&view.names), view.profile.total, count);
@@ -118,29 +116,25 @@ fn top(view: &View, order: Order, count: usize, layout: &Layout) -> Vec<String> 
     text
 }
 
-fn differences(base: &View, compared: &View, difference: &Difference, count: usize, layout: &Layout) -> Vec<String> {
+fn differences(base: &View, compared: &View, difference: &Difference, count: usize, layout: &Layout) -> Vec<Line> {
     let bytes = i128::from(difference.compared.bytes) - i128::from(difference.base.bytes);
     let mut text = vec![
-        layout.fit(&format!("base:     {}", base.title())).into_owned(),
-        layout.fit(&format!("compared: {}", compared.title())).into_owned(),
+        layout.fit(&format!("base:     {}", base.title())),
+        layout.fit(&format!("compared: {}", compared.title())),
         heading(&format!("difference: {}", signed_bytes(bytes)), layout),
     ];
     text.extend(difference.rows(count, layout));
     text
 }
 
-fn heading(text: &str, layout: &Layout) -> String {
-    layout.emphasised(&layout.fit(text), Emphasis::Heading)
-}
-
-fn lines(rows: &[String]) -> String {
-    rows.iter().map(|row| format!("{row}\n")).collect()
+fn heading(text: &str, layout: &Layout) -> Line {
+    layout.emphasised(layout.fit(text), Emphasis::Heading)
 }
 
 /// A file is whole or not there: a browser may be looking at an older one.
 fn write(file: &Path, text: &str, printer: &Printer) -> anyhow::Result<ExitCode> {
     if file == Path::new("-") {
-        return Ok(printer.document(text));
+        return Ok(printer.verbatim(text));
     }
     let mut name = file.file_name().with_context(|| format!("{} is no name of a file", quoted(file)))?.to_owned();
     name.push(".part");

@@ -8,7 +8,6 @@ use memscope_usage::{DeviceMemory, LogWriter, ProcessMemory, UsageLog, UsageSamp
 use tempfile::TempDir;
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_msmemscope");
-const PREFIX: &str = ".msmemscope_usage_";
 
 const DRIVER: &str = "
 struct hbm { unsigned long long size; unsigned freq; unsigned long long used; int temp; unsigned rate; };
@@ -64,7 +63,7 @@ impl Installation {
     /// The run ids of the logs.
     fn logs(&self) -> Vec<u64> {
         let names = std::fs::read_dir(self.path("output")).unwrap().map(|entry| entry.unwrap().file_name());
-        names.filter_map(|name| name.to_str()?.strip_prefix(PREFIX)?.parse().ok()).collect()
+        names.filter_map(|name| name.to_str()?.strip_prefix("run_")?.strip_suffix(".usage")?.parse().ok()).collect()
     }
 }
 
@@ -144,9 +143,9 @@ fn a_log_that_cannot_be_read_is_mentioned_and_the_export_goes_on() {
     let lane = spool.lane(31);
     spool.device_alloc(lane, 1000, Space::Driver, 2, 0x1000, 4096, 7, 0);
     spool.write(&root.path().join("msmemscope_31_20251203091122_ascend")).unwrap();
-    std::fs::write(root.path().join(format!("{PREFIX}8")), "nothing of ours").unwrap();
+    std::fs::write(root.path().join("run_8.usage"), "nothing of ours").unwrap();
     let output = Command::new(COMMAND).arg("export").arg(root.path()).output().unwrap();
     assert!(output.status.success());
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains(".msmemscope_usage_8 is no usage log"), "{told}");
+    assert!(told.contains("run_8.usage is no usage log"), "{told}");
 }

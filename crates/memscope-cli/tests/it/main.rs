@@ -4,6 +4,7 @@ mod analyze_usage;
 mod command;
 mod command_line;
 mod device_usage;
+mod hostile_text;
 mod inefficient;
 mod options;
 mod recordings;

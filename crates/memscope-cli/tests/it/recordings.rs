@@ -312,7 +312,7 @@ fn a_recording_that_cannot_be_read_is_counted() {
         let told = [output.stdout, output.stderr].concat();
         let told = String::from_utf8_lossy(&told);
         assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains("1 process recorded: 1 event, none lost; 1 more recording could NOT be read"), "{told}");
+        assert!(told.contains("1 process recorded: 1 event; 1 more recording could NOT be read"), "{told}");
     }
 }
 
@@ -374,7 +374,7 @@ fn the_end_of_the_program_is_that_of_its_last_image_and_of_nobody_else() {
         spool.alloc(lane, 1, 0x5000, 64, 0);
         spool.write(&root.path().join(name)).unwrap();
     }
-    std::fs::write(root.path().join(".msmemscope_end_7_31_9"), "").unwrap();
+    std::fs::write(root.path().join("run_7.end_31_9"), "").unwrap();
     let text = info(root.path());
     let ends: Vec<(&str, bool)> = ["first", "last", "other"]
         .map(|name| (name, text.contains(&format!(" {name}: 1 event, killed by SIGKILL"))))
@@ -579,5 +579,59 @@ fn files_that_do_not_fit_are_refused_before_they_are_begun() {
     let refusal = told.lines().find(|line| line.contains("no room for")).unwrap_or_else(|| panic!("{told}"));
     for word in ["memscope_dump_20251203091122.csv", "65.5 kB are free", "the recording is kept", "export -o DIR"] {
         assert!(refusal.contains(word), "{word}: {refusal}");
+    }
+}
+
+#[test]
+fn the_first_line_never_says_that_none_are_lost_beside_a_line_that_says_otherwise() {
+    for facts in 0..64_u32 {
+        let [lost, stopped, damaged, unknown, unreadable, unrecorded] =
+            std::array::from_fn(|number| facts & (1 << number) != 0);
+        let root = tempfile::tempdir().unwrap();
+        let mut spool = SpoolBuilder::new();
+        spool.process(31, 1).command("/bin/x", "x");
+        let lane = spool.lane(31);
+        spool.alloc(lane, 10, 0x1000, 64, 0);
+        spool.end_generation(lane).alloc(lane, 20, 0x2000, 64, 0).end_generation(lane);
+        if lost {
+            spool.lose(lane, 7);
+        }
+        if stopped {
+            spool.stopped(StopReason::SizeCap, 0);
+        }
+        if unknown {
+            spool.sandboxed();
+        }
+        let process = root.path().join("msmemscope_31_20251203091122_ascend");
+        spool.write(&process).unwrap();
+        let events = process.join("spool/events.spool");
+        if damaged {
+            let mut bytes = std::fs::read(&events).unwrap();
+            let end = bytes.len() - 8;
+            bytes[end..].fill(0xff);
+            std::fs::write(&events, bytes).unwrap();
+        }
+        if unreadable {
+            let other = root.path().join("msmemscope_32_20251203091122_ascend/spool");
+            std::fs::create_dir_all(&other).unwrap();
+            std::fs::write(other.join("windows.spool"), "nothing of ours").unwrap();
+        }
+        if unrecorded {
+            std::fs::write(root.path().join("run_1.unrecorded"), "77\t0\t/bin/y\ty\tit is static\n").unwrap();
+        }
+        let text = String::from_utf8(run("info", root.path()).stdout).unwrap();
+        let (first, below) = text.split_once('\n').unwrap();
+        assert_eq!(first.contains("none lost"), facts == 0, "{facts:b}: {text}");
+        for (is_so, word, reason) in [
+            (lost, "7 LOST", "7 events were not recorded"),
+            (stopped, "STOPPED EARLY", "the size limit of the recording was reached"),
+            (damaged, "DAMAGED", "damaged: lane 0: block 2 fails its checksum"),
+            (unknown, "INCOMPLETE", "the program installed a seccomp filter"),
+            (unreadable, "1 more recording could NOT be read", ""),
+            (unrecorded, "1 process NOT RECORDED", "y: NOT RECORDED: it is static"),
+        ] {
+            assert_eq!(first.contains(word), is_so, "{facts:b}: {word}: {text}");
+            assert!(!is_so || below.contains(reason), "{facts:b}: {reason}: {text}");
+        }
     }
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use memscope_session::analyze::inefficient::check_inefficient_until;
 use memscope_session::analyze::leaks::Marks;
-use memscope_session::analyze::{ANALYSIS_WORDS, Analyzed, Kind, Wishes, analyze_places, text, value};
+use memscope_session::analyze::{ANALYSIS_WORDS, Analyzed, Kind, Wishes, analyze_places, lines, value};
 use memscope_session::compare::{CompareWishes, Side, compare_until};
+use memscope_session::line::Line;
 use memscope_session::settings::values::{self, Refused};
 use memscope_session::settings::{LevelSet, allowed};
 use memscope_session::usage_error::quoted;
@@ -15,8 +16,9 @@ use memscope_session::views::spelling;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::recording::{Recording, failed};
+use super::recording::Recording;
 use super::waiting::interruptible;
+use crate::failure;
 
 /// Document, text, text for the terminal if it goes to one, and what the user should know besides.
 type Told = (String, String, String, Vec<String>);
@@ -64,13 +66,13 @@ fn wrong(key: &str, value: &str, allowed: &str) -> PyErr {
 fn told(analyzed: &Analyzed, kind: Kind, path: PathBuf, terminal: bool) -> PyResult<Told> {
     let notes: Vec<String> = analyzed.unreadable.iter().map(ToString::to_string).collect();
     if let Some(why) = analyzed.wanting(kind, &[path]) {
-        return Err(failed(why));
+        return Err(failure(why));
     }
     if analyzed.processes.is_empty() {
-        return Err(failed(notes.join("; ")));
+        return Err(failure(notes.join("; ")));
     }
-    let plain = text(analyzed, &Layout::default());
-    let shown = if terminal { text(analyzed, &Layout::stdout()) } else { plain.clone() };
+    let plain = Line::text(&lines(analyzed, &Layout::default()));
+    let shown = if terminal { Line::text(&lines(analyzed, &Layout::stdout())) } else { plain.clone() };
     Ok((value(analyzed).to_string(), plain, shown, notes))
 }
 
@@ -93,7 +95,7 @@ pub(crate) fn analyze(
     let place = recording.place();
     let analyzed =
         interruptible(py, |progress| analyze_places(std::slice::from_ref(place), &[kind], &wishes.0, progress))?;
-    told(&analyzed.map_err(failed)?, kind, place.path.clone(), terminal)
+    told(&analyzed.map_err(failure)?, kind, place.path.clone(), terminal)
 }
 
 /// Finds memory that is held for nothing in one csv or db file, and writes into it what was found; gives the number of rows
@@ -106,7 +108,7 @@ pub(crate) fn check_inefficient(
     terminal: bool,
 ) -> PyResult<(Told, u64)> {
     let checked = interruptible(py, |progress| check_inefficient_until(&path, &wishes.0, progress))?;
-    let checked = checked.map_err(failed)?;
+    let checked = checked.map_err(failure)?;
     let analyzed = Analyzed { processes: checked.processes, unreadable: Vec::new() };
     Ok((told(&analyzed, Kind::Inefficient, path, terminal)?, checked.changed_rows))
 }
@@ -127,8 +129,8 @@ pub(crate) fn compare(
     };
     let side = |of: &Recording, step| Side { place: of.place().clone(), step };
     let wishes = CompareWishes { base: side(base, steps.0), compared: side(compared, steps.1), level };
-    let comparison = interruptible(py, |progress| compare_until(&wishes, progress))?.map_err(failed)?;
-    let lines = comparison.lines(&Layout::default()).into_iter().map(|line| line + "\n").collect();
+    let comparison = interruptible(py, |progress| compare_until(&wishes, progress))?.map_err(failure)?;
+    let lines = Line::text(&comparison.lines(&Layout::default()));
     let notes = comparison.notes.iter().cloned().chain(comparison.remarks()).collect();
     Ok((comparison.value(None).to_string(), lines, notes))
 }

@@ -9,8 +9,9 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 
 use super::choice::Filter;
-use super::recording::{Opened, failed, step_source};
+use super::recording::{Opened, step_source};
 use super::waiting::{Lookout, interruptible};
+use crate::failure;
 
 /// A reader of the session's.
 pub(super) trait Reads: Sized {
@@ -153,7 +154,7 @@ impl<R: Reads + Send> Batches<R> {
                 Some(reading) => Arc::clone(reading),
                 None => {
                     let choice = Python::attach(|py| interruptible(py, |progress| self.filter.of(process, progress)))?;
-                    let reader = choice.and_then(|choice| R::of(process, choice)).map_err(failed)?;
+                    let reader = choice.and_then(|choice| R::of(process, choice)).map_err(failure)?;
                     let reading = Arc::new(Mutex::new(Reading { reader, names: StackNames::default() }));
                     Arc::clone(turn.reading.insert(reading))
                 }
@@ -161,7 +162,7 @@ impl<R: Reads + Send> Batches<R> {
             let mut columns = R::Columns::default();
             let mut status = ReadStatus::More;
             while R::length(&columns) < self.size && status == ReadStatus::More {
-                status = locked(&reading).reader.step(&mut columns).map_err(failed)?;
+                status = locked(&reading).reader.step(&mut columns).map_err(failure)?;
                 lookout.look()?;
             }
             let origin = Origin { opened: Arc::clone(&self.opened), place: turn.process, reading };

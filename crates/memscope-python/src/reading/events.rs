@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use memscope_session::line::escaped;
 use memscope_session::opened::words::{self, EVENTS, POOLS};
 use memscope_session::opened::{EventColumns, EventReader};
 use pyo3::prelude::*;
@@ -181,7 +182,7 @@ impl Event {
             Some(block) => format!(", block {block} of {} bytes at {:#x}", self.size(), self.address()),
             None => String::new(),
         };
-        format!("<Event {}: {}{of_block}>", self.id(), words.join(" ").trim_end())
+        format!("<Event {}: {}{of_block}>", self.id(), escaped(words.join(" ").trim_end()))
     }
 }
 

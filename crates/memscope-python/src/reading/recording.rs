@@ -13,7 +13,7 @@ use super::blocks::BlockBatches;
 use super::choice::{Filter, FilterWords};
 use super::events::EventBatches;
 use super::waiting::interruptible;
-use crate::MemScopeError;
+use crate::failure;
 
 /// What all objects that came of an opening share.
 pub(crate) struct Opened {
@@ -32,11 +32,6 @@ impl Recording {
     }
 }
 
-/// What cannot be done, in the command's words.
-pub(super) fn failed(error: impl std::fmt::Display) -> PyErr {
-    MemScopeError::new_err(error.to_string())
-}
-
 /// What makes steps of a process, which may be known only when all of it was read.
 pub(super) fn step_source(py: Python<'_>, opened: &Opened, place: usize) -> PyResult<Option<StepSource>> {
     Ok(overview(py, opened, place)?.step_source)
@@ -46,7 +41,7 @@ fn overview<'o>(py: Python<'_>, opened: &'o Opened, place: usize) -> PyResult<&'
     let process = &opened.run.processes[place];
     match process.known_overview() {
         Some(known) => Ok(known),
-        None => interruptible(py, |progress| process.overview(progress))?.map_err(failed),
+        None => interruptible(py, |progress| process.overview(progress))?.map_err(failure),
     }
 }
 
@@ -57,7 +52,7 @@ impl Recording {
     #[pyo3(signature = (path, pid=None, span=None))]
     fn new(py: Python<'_>, path: PathBuf, pid: Option<u32>, span: Option<NonZeroU32>) -> PyResult<Recording> {
         let place = Place { path, pid, span };
-        let run = py.detach(|| OpenedRun::open(place)).map_err(failed)?;
+        let run = py.detach(|| OpenedRun::open(place)).map_err(failure)?;
         Ok(Recording { opened: Arc::new(Opened { run }) })
     }
 

@@ -1,6 +1,7 @@
 //! What memory is made of, by owner.
-use super::shares::{OwnerTreeView, OwnerView, percent, printable};
+use super::shares::{OwnerTreeView, OwnerView, percent};
 use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
+use crate::line::{Line, line_of};
 use crate::report::process::device_label;
 use crate::report::quantity::{bytes, counted};
 use crate::views::layout::{Emphasis, Layout};
@@ -152,17 +153,17 @@ impl MomentView {
         }
     }
 
-    fn lines(&self, (pid, device): (u32, &str), layout: &Layout) -> Vec<String> {
+    fn lines(&self, (pid, device): (u32, &str), layout: &Layout) -> Vec<Line> {
         let title = format!("decomposition of process {pid}, {device} {}:", self.described);
-        let mut lines = vec![layout.emphasised(&layout.fit(&title), Emphasis::Heading)];
+        let mut lines = vec![layout.emphasised(layout.fit(&title), Emphasis::Heading)];
         if self.pools.is_empty() {
-            lines.push("  nothing was in use".to_owned());
+            lines.push("  nothing was in use".into());
         }
-        lines.extend(self.relation());
+        lines.extend(self.relation().map(Line::from));
         for pool in &self.pools {
             let reserved = pool.reserved_bytes.map_or_else(String::new, |all| format!(", {} reserved", bytes(all)));
             let blocks = counted(pool.blocks, "block", "blocks");
-            lines.push(format!("  {}: {} in {blocks}{reserved}", pool.pool, bytes(pool.bytes)));
+            lines.push(line_of!("  {}: {} in {blocks}{reserved}", pool.pool, bytes(pool.bytes)));
             pool.tree.iter().for_each(|node| node.rows(0, layout, &mut lines));
         }
         lines
@@ -212,7 +213,7 @@ impl PoolView {
 
 impl DeviceView {
     /// Owners by step, at the ends of some of them.
-    fn step_lines(&self, layout: &Layout) -> Vec<String> {
+    fn step_lines(&self, layout: &Layout) -> Vec<Line> {
         const COLUMNS: usize = 6;
         const ROWS: usize = 20;
         let told = spread(&self.steps, COLUMNS);
@@ -238,16 +239,15 @@ impl DeviceView {
         };
         let cells = |texts: Vec<String>| texts.iter().map(|text| format!("{text:>12}")).collect::<String>();
         let heads = cells(told.iter().map(|step| format!("step {}", step.step)).collect());
-        let mut lines =
-            vec![layout.emphasised(&layout.fit(&title), Emphasis::Heading), layout.fit(&heads).into_owned()];
+        let mut lines = vec![layout.emphasised(layout.fit(&title), Emphasis::Heading), layout.fit(&heads)];
         for ((pool, owner), values) in rows.iter().take(ROWS) {
             let values = cells(values.iter().map(|value| bytes(*value)).collect());
             // A pool's own name need not be said twice.
             let whose = if owner.starts_with(pool) { owner.clone() } else { format!("{pool} {owner}") };
-            lines.push(layout.fit(&format!("{values}  {}", printable(&whose))).into_owned());
+            lines.push(layout.fit(&format!("{values}  {}", whose)));
         }
         if rows.len() > ROWS {
-            lines.push(format!("{:>12} more, in --json", rows.len() - ROWS));
+            lines.push(line_of!("{:>12} more, in --json", rows.len() - ROWS));
         }
         lines
     }
@@ -270,7 +270,7 @@ impl Report for DecomposeView {
         as_json(self)
     }
 
-    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {
+    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<Line> {
         let mut lines = Vec::new();
         for device in &self.devices {
             match &device.at {

@@ -1,6 +1,7 @@
 //! How memory goes up and down: within steps or over time, at the peak, and against what pools reserve.
 use super::shares::{OwnerView, SiteView, owner_rows, percent, site_rows};
 use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
+use crate::line::{Line, line_of};
 use crate::report::quantity::{bytes, count, counted};
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::merged::Naming;
@@ -241,15 +242,15 @@ impl PeakView {
         }
     }
 
-    fn lines(&self, layout: &Layout) -> Vec<String> {
+    fn lines(&self, layout: &Layout) -> Vec<Line> {
         let blocks = counted(self.blocks, "block", "blocks");
         let reserved = self.at.reservation().map_or_else(String::new, |text| format!("; {text}"));
-        let mut lines = vec![format!("  peak: {} in {blocks} {}{reserved}", bytes(self.at.bytes), self.at.when())];
+        let mut lines = vec![line_of!("  peak: {} in {blocks} {}{reserved}", bytes(self.at.bytes), self.at.when())];
         let inner = layout.narrower(2);
-        lines.extend(owner_rows(&self.owners, &inner).into_iter().map(|row| format!("  {row}")));
+        lines.extend(owner_rows(&self.owners, &inner).into_iter().map(|row| row.indented(2)));
         if self.sites.iter().any(|site| !site.frames.is_empty()) {
-            lines.push("  by call site:".to_owned());
-            lines.extend(site_rows(&self.sites, &inner).into_iter().map(|row| format!("  {row}")));
+            lines.push("  by call site:".into());
+            lines.extend(site_rows(&self.sites, &inner).into_iter().map(|row| row.indented(2)));
         }
         lines
     }
@@ -291,9 +292,9 @@ impl BinView {
 
 impl PoolView {
     /// The table users know, each column as wide as theirs.
-    fn table(&self, is_of_steps: bool) -> Vec<String> {
+    fn table(&self, is_of_steps: bool) -> Vec<Line> {
         let (Some(min), Some(max)) = (&self.min_gap, &self.max_gap) else { return Vec::new() };
-        let row = |cells: [&str; 4]| cells.map(|cell| format!("{cell:<25}")).concat().trim_end().to_owned();
+        let row = |cells: [&str; 4]| Line::new(cells.map(|cell| format!("{cell:<25}")).concat().trim_end());
         let of = |name: &str, gap: &GapView| {
             let place = match gap.step {
                 Some(step) => step.to_string(),
@@ -319,21 +320,21 @@ impl PoolView {
         ))
     }
 
-    fn lines(&self, view: &FluctuationView, layout: &Layout) -> Vec<String> {
-        let mut lines = vec![layout.emphasised(&layout.fit(&format!("{}:", self.label)), Emphasis::Heading)];
+    fn lines(&self, view: &FluctuationView, layout: &Layout) -> Vec<Line> {
+        let mut lines = vec![layout.emphasised(layout.fit(&format!("{}:", self.label)), Emphasis::Heading)];
         let table = self.table(view.is_of_steps());
         if table.is_empty() {
             let of = if view.is_of_steps() { "step" } else { "piece of time" };
-            lines.push(format!("  nothing was in use in any {of} that is compared"));
+            lines.push(line_of!("  nothing was in use in any {of} that is compared"));
         }
         lines.extend(table);
-        lines.extend(self.balance_line());
+        lines.extend(self.balance_line().map(Line::from));
         lines.extend(self.peak.iter().flat_map(|peak| peak.lines(layout)));
         if let Some(worst) = self.most_unused.as_ref() {
             let reservation = worst.reservation().unwrap_or_default();
-            lines.push(format!("  most unused: {} {}: {reservation}", bytes(worst.bytes), worst.when()));
-            lines.extend(self.unused_in_steps());
-            lines.push(String::from(
+            lines.push(line_of!("  most unused: {} {}: {reservation}", bytes(worst.bytes), worst.when()));
+            lines.extend(self.unused_in_steps().map(Line::from));
+            lines.push(Line::new(
                 "  (how large a single request would still have fitted is not known: pools do not tell how their free \
                  memory is cut)",
             ));
@@ -351,13 +352,13 @@ impl PoolView {
     }
 
     /// The pieces of time, some together, in so few rows that they can be read.
-    fn over_time_lines(&self, view: &FluctuationView) -> Vec<String> {
+    fn over_time_lines(&self, view: &FluctuationView) -> Vec<Line> {
         const ROWS: usize = 8;
         if self.over_time.len() < 2 {
             return Vec::new();
         }
         let together = self.over_time.len().div_ceil(ROWS);
-        let mut lines = vec!["  over time:".to_owned()];
+        let mut lines = vec![Line::from("  over time:")];
         let mut before = None;
         for (number, bins) in self.over_time.chunks(together).enumerate() {
             let mut seen = bins.iter().flatten();
@@ -372,7 +373,7 @@ impl PoolView {
                 format!("; up to {} reserved, {} unused", bytes(reserved), bytes(merged.most_unused_bytes))
             });
             let used = format!("{:>10} to {:>10} in use", bytes(merged.min_bytes), bytes(merged.max_bytes));
-            lines.push(format!("  from {:>10.3} s  {used}{reserved}", after as f64 / 1e9));
+            lines.push(line_of!("  from {:>10.3} s  {used}{reserved}", after as f64 / 1e9));
         }
         lines
     }
@@ -388,8 +389,8 @@ impl Report for FluctuationView {
         as_json(self)
     }
 
-    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {
-        let heading = layout.emphasised(&layout.fit(&self.heading()), Emphasis::Heading);
+    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<Line> {
+        let heading = layout.emphasised(layout.fit(&self.heading()), Emphasis::Heading);
         match detail {
             Detail::Full => {
                 let pools = self.pools.iter().flat_map(|pool| pool.lines(self, layout));
@@ -400,10 +401,10 @@ impl Report for FluctuationView {
                 // What stays level is no news.
                 let told = self.pools.iter().filter(|pool| pool.min_gap.as_ref().is_some_and(GapView::is_one));
                 let tables = told.flat_map(|pool| {
-                    let title = layout.fit(&format!("{}:", pool.label)).into_owned();
+                    let title = layout.fit(&format!("{}:", pool.label));
                     std::iter::once(title).chain(pool.table(true))
                 });
-                let tables: Vec<String> = tables.collect();
+                let tables: Vec<Line> = tables.collect();
                 if tables.is_empty() { tables } else { std::iter::once(heading).chain(tables).collect() }
             }
         }

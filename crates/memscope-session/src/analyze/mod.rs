@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::keeper::oom_kills::{self, OomKill};
+use crate::line::Line;
 use crate::program_end::ProgramEnd;
 use crate::settings::Analysis;
 use crate::views::layout::Layout;
@@ -31,7 +32,7 @@ use crate::views::reading::At;
 
 use reading::name_of;
 pub use reading::{AnalyzeError, Analyzed, AnalyzedProcess, analyze, analyze_places};
-pub use text::text;
+pub use text::lines;
 
 /// The version of the JSON's shape; it grows when something is renamed, moved or left out.
 pub const SCHEMA: u32 = 1;
@@ -196,7 +197,7 @@ pub trait Report: fmt::Debug + Send {
     /// What the document has under the word of the analysis.
     fn json(&self) -> Value;
 
-    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String>;
+    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<Line>;
 }
 
 /// A report's plain data as it stands, for [`Report::json`].

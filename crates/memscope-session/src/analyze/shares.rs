@@ -1,4 +1,5 @@
 //! Who held memory, with names: rows that several analyses have.
+use crate::line::Line;
 use crate::report::quantity::{bytes, counted};
 use crate::views::layout::{Emphasis, Layout, joined_within};
 use crate::views::merged::Naming;
@@ -61,13 +62,13 @@ impl OwnerView {
 /// How many owners and sites a row is given.
 const ROWS: usize = 10;
 
-pub(super) fn owner_rows(owners: &[OwnerView], layout: &Layout) -> Vec<String> {
+pub(super) fn owner_rows(owners: &[OwnerView], layout: &Layout) -> Vec<Line> {
     let row = |owner: &OwnerView| {
         let held = Held { bytes: owner.bytes, blocks: owner.blocks };
-        format!("{}{}", numbers(held, owner.percent), printable(&owner.label()))
+        format!("{}{}", numbers(held, owner.percent), owner.label())
     };
-    let mut rows: Vec<String> = owners.iter().take(ROWS).map(|owner| layout.fit(&row(owner)).into_owned()).collect();
-    rows.extend(more(owners.len()));
+    let mut rows: Vec<Line> = owners.iter().take(ROWS).map(|owner| layout.fit(&row(owner))).collect();
+    rows.extend(more(owners.len()).map(Line::from));
     rows
 }
 
@@ -78,11 +79,6 @@ pub(super) fn numbers(held: Held, percent: f64) -> String {
 
 fn more(all: usize) -> Option<String> {
     (all > ROWS).then(|| format!("{:>12} more, in --json", all - ROWS))
-}
-
-/// Labels are the program's: a terminal must not obey them.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }
 
 /// What blocks of one line of code held.
@@ -124,7 +120,7 @@ impl SiteView {
     }
 }
 
-pub(super) fn site_rows(sites: &[SiteView], layout: &Layout) -> Vec<String> {
+pub(super) fn site_rows(sites: &[SiteView], layout: &Layout) -> Vec<Line> {
     let row = |site: &SiteView| {
         let numbers = numbers(Held { bytes: site.bytes, blocks: site.blocks }, site.percent);
         let room = layout.left(numbers.len());
@@ -132,11 +128,11 @@ pub(super) fn site_rows(sites: &[SiteView], layout: &Layout) -> Vec<String> {
             [] => joined_within(&[NO_STACK.to_owned()], "", room),
             frames => joined_within(frames, " < ", room),
         };
-        let text = if site.foreign { text } else { layout.emphasised(&text, Emphasis::Own) };
-        format!("{numbers}{text}")
+        let text = if site.foreign { text.into() } else { layout.emphasised(text, Emphasis::Own) };
+        Line::new(numbers).then(text)
     };
-    let mut rows: Vec<String> = sites.iter().take(ROWS).map(row).collect();
-    rows.extend(more(sites.len()));
+    let mut rows: Vec<Line> = sites.iter().take(ROWS).map(row).collect();
+    rows.extend(more(sites.len()).map(Line::from));
     rows
 }
 
@@ -167,10 +163,10 @@ impl OwnerTreeView {
         }
     }
 
-    pub(super) fn rows(&self, depth: usize, layout: &Layout, rows: &mut Vec<String>) {
+    pub(super) fn rows(&self, depth: usize, layout: &Layout, rows: &mut Vec<Line>) {
         let held = Held { bytes: self.bytes, blocks: self.blocks };
-        let row = format!("{}{}{}", numbers(held, self.percent), "  ".repeat(depth), printable(&self.level));
-        rows.push(layout.fit(&row).into_owned());
+        let row = format!("{}{}{}", numbers(held, self.percent), "  ".repeat(depth), self.level);
+        rows.push(layout.fit(&row));
         // A model has hundreds of modules, and one line of the rest is no further from the sum than all of theirs.
         let (told, rest) = self.children.split_at(self.children.len().min(ROWS));
         told.iter().for_each(|child| child.rows(depth + 1, layout, rows));
@@ -179,7 +175,7 @@ impl OwnerTreeView {
             let held = Held { bytes: sum(|child| child.bytes), blocks: sum(|child| child.blocks) };
             let percent = rest.iter().map(|child| child.percent).sum();
             let row = format!("{}{}({} more, in --json)", numbers(held, percent), "  ".repeat(depth + 1), rest.len());
-            rows.push(layout.fit(&row).into_owned());
+            rows.push(layout.fit(&row));
         }
     }
 }
@@ -209,6 +205,9 @@ mod tests {
         root.rows(0, &Layout { width: None, colours: false }, &mut rows);
         assert_eq!(rows.len(), 1 + ROWS + 1);
         let last = rows.last().expect("a row");
-        assert!(last.contains("5 blocks") && last.ends_with("(5 more, in --json)") && last.contains("5.0%"), "{last}");
+        assert!(
+            last.contains("5 blocks") && last.ends_with("(5 more, in --json)") && last.contains("5.0%"),
+            "{last:?}"
+        );
     }
 }

@@ -1,21 +1,22 @@
 //! What came of analyses, for a person.
 use super::{Analyzed, AnalyzedProcess, Conclusion, Detail, Kind, Lacking};
+use crate::line::{Line, line_of};
 use crate::usage_error::quoted;
 use crate::views::layout::{Emphasis, Layout};
 use std::path::PathBuf;
 
 /// The reports of all processes.
-pub fn text(analyzed: &Analyzed, layout: &Layout) -> String {
-    analyzed.processes.iter().flat_map(|process| lines(process, layout)).map(|line| line + "\n").collect()
+pub fn lines(analyzed: &Analyzed, layout: &Layout) -> Vec<Line> {
+    analyzed.processes.iter().flat_map(|process| of_process(process, layout)).collect()
 }
 
-fn lines(process: &AnalyzedProcess, layout: &Layout) -> Vec<String> {
+fn of_process(process: &AnalyzedProcess, layout: &Layout) -> Vec<Line> {
     let title = format!("process {} {}", process.info.pid, process.info.command);
-    let mut lines = vec![layout.emphasised(&layout.fit(&title), Emphasis::Heading)];
+    let mut lines = vec![layout.emphasised(layout.fit(&title), Emphasis::Heading)];
     for (kind, conclusion) in &process.conclusions {
         match conclusion {
             Ok(report) => lines.extend(report.lines(layout, Detail::Full)),
-            Err(Lacking(what)) => lines.push(format!("no {}: {what}", kind.word())),
+            Err(Lacking(what)) => lines.push(line_of!("no {}: {what}", kind.word())),
         }
     }
     lines

@@ -1,6 +1,7 @@
 //! A comparison for people.
 use super::Comparison;
 use super::report::{Bytes, ComparisonReport, LevelReport, NameReport, PairReport, PoolReport, Subject};
+use crate::line::{Line, line_of};
 use crate::report::process::device_label;
 use crate::report::quantity::{bytes, count, counted};
 use crate::report::summary::shortened;
@@ -16,15 +17,15 @@ const SITES: usize = 10;
 const TOLD: usize = 8;
 
 impl Comparison {
-    pub fn lines(&self, layout: &Layout) -> Vec<String> {
+    pub fn lines(&self, layout: &Layout) -> Vec<Line> {
         let mut lines = Vec::new();
         for pair in &self.report.pairs {
             if !lines.is_empty() {
-                lines.push(String::new());
+                lines.push(Line::default());
             }
             lines.extend(of_pair(pair, layout));
         }
-        lines.extend(left_over(&self.report).map(|line| layout.fit(&line).into_owned()));
+        lines.extend(left_over(&self.report).map(|line| layout.fit(&line)));
         lines
     }
 
@@ -61,8 +62,8 @@ impl Comparison {
     }
 }
 
-fn heading(text: &str, layout: &Layout) -> String {
-    layout.emphasised(&layout.fit(text), Emphasis::Heading)
+fn heading(text: &str, layout: &Layout) -> Line {
+    layout.emphasised(layout.fit(text), Emphasis::Heading)
 }
 
 /// `process 31 python3 train.py, npu 0, step 2 (run1)`
@@ -78,11 +79,11 @@ fn subject(subject: &Subject) -> String {
     format!("{text} ({})", subject.source.display())
 }
 
-fn of_pair(pair: &PairReport, layout: &Layout) -> Vec<String> {
+fn of_pair(pair: &PairReport, layout: &Layout) -> Vec<Line> {
     let Bytes { base, compared, difference } = pair.bytes;
     let mut lines = vec![
-        layout.fit(&format!("base:     {}: memory {}", subject(&pair.base), signed(base))).into_owned(),
-        layout.fit(&format!("compared: {}: memory {}", subject(&pair.compared), signed(compared))).into_owned(),
+        layout.fit(&format!("base:     {}: memory {}", subject(&pair.base), signed(base))),
+        layout.fit(&format!("compared: {}: memory {}", subject(&pair.compared), signed(compared))),
         heading(&format!("difference: {}", signed(difference)), layout),
     ];
     for (level, singular, plural) in [(&pair.operators, "operator", "operators"), (&pair.kernels, "kernel", "kernels")]
@@ -102,13 +103,13 @@ fn signed(difference: i64) -> String {
 }
 
 /// How much it grew by, and from what to what.
-fn change(difference: i128, from: String, to: String, layout: &Layout) -> String {
+fn change(difference: i128, from: String, to: String, layout: &Layout) -> Line {
     let emphasis = if difference > 0 { Emphasis::Grown } else { Emphasis::Shrunk };
     let numbers = format!("{:>12}  {from:>10} → {to:<10}", signed_bytes(difference));
-    if difference == 0 { numbers } else { layout.emphasised(&numbers, emphasis) }
+    if difference == 0 { numbers.into() } else { layout.emphasised(numbers, emphasis) }
 }
 
-fn of_level(level: &LevelReport, singular: &str, plural: &str, layout: &Layout) -> Vec<String> {
+fn of_level(level: &LevelReport, singular: &str, plural: &str, layout: &Layout) -> Vec<Line> {
     let launches = level.launches;
     let summary = format!(
         "{plural}: {} → {}, {} together, {} only in the base, {} only in the compared; memory in them {} → {}",
@@ -135,19 +136,19 @@ fn of_level(level: &LevelReport, singular: &str, plural: &str, layout: &Layout) 
         let counts = format!("  {counts:<20} ");
         let room = layout.left(console::measure_text_width(&numbers) + console::measure_text_width(&counts));
         let room = room.map(|room| room.saturating_sub(console::measure_text_width(&of_both)));
-        format!("{numbers}{counts}{}{of_both}", joined_within(std::slice::from_ref(&name.name), "", room))
+        numbers.then(counts).then(joined_within(std::slice::from_ref(&name.name), "", room)).then(of_both)
     };
     lines.extend(level.names.iter().take(NAMES).map(row));
     let rest = level.names.get(NAMES..).unwrap_or_default();
     if !rest.is_empty() {
         let sum: i128 = rest.iter().map(|name| i128::from(name.bytes.difference)).sum();
         let others = format!("other {}", if rest.len() == 1 { singular } else { plural });
-        lines.push(format!("{:>12}  {} {others} that differ", signed_bytes(sum), count(rest.len() as u64)));
+        lines.push(line_of!("{:>12}  {} {others} that differ", signed_bytes(sum), count(rest.len() as u64)));
     }
     lines
 }
 
-fn of_pool(pool: &PoolReport, pair: &PairReport, layout: &Layout) -> Vec<String> {
+fn of_pool(pool: &PoolReport, pair: &PairReport, layout: &Layout) -> Vec<Line> {
     let differing = || pool.owners.iter().filter(|owner| owner.difference() != 0);
     if differing().next().is_none() && pool.sites.sites.iter().all(|site| site.bytes() == 0) {
         return Vec::new();
@@ -160,7 +161,7 @@ fn of_pool(pool: &PoolReport, pair: &PairReport, layout: &Layout) -> Vec<String>
         let numbers = change(owner.difference(), bytes(owner.base), bytes(owner.compared), layout);
         let room = layout.left(console::measure_text_width(&numbers) + 2);
         let name = owner.owner.clone().unwrap_or_else(|| "no owner".to_owned());
-        format!("{numbers}  {}", joined_within(&[name], "", room))
+        numbers.then("  ").then(joined_within(&[name], "", room))
     }));
     if !pool.stackless {
         lines.push(heading("by call site:", layout));

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::program_end::ProgramEnd;
+use crate::run_files;
 
-const NAME_START: &str = ".msmemscope_oom_";
+const KIND: &str = "oom";
 
 /// What the kernel said of one run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -63,14 +64,14 @@ impl OomKills {
             }
         }
         text.extend(self.named.iter().map(|pid| format!("process\t{pid}\n")));
-        let path = path(output_dir, run_id);
+        let path = run_files::path(output_dir, run_id, KIND);
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
     }
 
     /// What was kept of a run; `None` if that is nothing.
     pub fn read(output_dir: &Path, run_id: u64) -> Option<OomKills> {
         const MOST_BYTES: u64 = 1 << 20;
-        let path = path(output_dir, run_id);
+        let path = run_files::path(output_dir, run_id, KIND);
         // A pipe of that name would never end.
         fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
         let mut text = String::new();
@@ -113,10 +114,6 @@ pub fn of_process(output_dir: &Path, run_id: u64, pid: u32, is_cut: bool) -> Opt
     let end = ends.iter().find(|end| (end.run_id, end.pid) == (run_id, pid));
     // An exit is no signal.
     kills.verdict(pid, end.map(|end| end.status.signal().unwrap_or(0)), is_cut)
-}
-
-fn path(output_dir: &Path, run_id: u64) -> PathBuf {
-    output_dir.join(format!("{NAME_START}{run_id}"))
 }
 
 /// From before the run to after it.
@@ -377,7 +374,7 @@ mod tests {
         assert_eq!(OomKills::read(directory.path(), 5), Some(kills));
         OomKills { in_group: Some(0), ..OomKills::default() }.write(directory.path(), 6).unwrap();
         assert_eq!(OomKills::read(directory.path(), 6), None);
-        fs::write(directory.path().join(".msmemscope_oom_7"), "group\tmany\nelse\nprocess\t-1\nprocess\t3\n").unwrap();
+        fs::write(run_files::path(directory.path(), 7, KIND), "group\tmany\nelse\nprocess\t-1\nprocess\t3\n").unwrap();
         assert_eq!(OomKills::read(directory.path(), 7), Some(OomKills { named: vec![3], ..OomKills::default() }));
     }
 }

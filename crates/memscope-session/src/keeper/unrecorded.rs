@@ -1,13 +1,14 @@
-//! The list of processes that were not recorded: a hidden file next to the directories of those that were.
+//! The list of processes that were not recorded: a file next to the directories of those that were.
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-const NAME_START: &str = ".msmemscope_unrecorded_";
+use crate::run_files;
+
+const KIND: &str = "unrecorded";
 
 /// A process without a recording.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -75,7 +76,12 @@ pub(super) struct UnrecordedLog {
 
 impl UnrecordedLog {
     pub(super) fn new(output_dir: &Path, run_id: u64) -> UnrecordedLog {
-        UnrecordedLog { path: path(output_dir, run_id), file: None, known: HashSet::new(), noted: Vec::new() }
+        UnrecordedLog {
+            path: run_files::path(output_dir, run_id, KIND),
+            file: None,
+            known: HashSet::new(),
+            noted: Vec::new(),
+        }
     }
 
     /// The first reason of a process and its program counts. A disk that is full loses the note, not the run.
@@ -102,18 +108,10 @@ impl UnrecordedLog {
     }
 }
 
-fn path(output_dir: &Path, run_id: u64) -> PathBuf {
-    output_dir.join(format!("{NAME_START}{run_id}"))
-}
-
 /// Those of all runs below a directory.
 pub fn read_all(output_dir: &Path) -> Vec<Unrecorded> {
-    let entries = fs::read_dir(output_dir).into_iter().flatten().flatten();
-    let is_list = |name: &OsStr| name.as_bytes().starts_with(NAME_START.as_bytes());
-    let mut paths: Vec<PathBuf> =
-        entries.filter(|entry| is_list(&entry.file_name())).map(|entry| entry.path()).collect();
-    paths.sort();
-    paths.iter().flat_map(|path| read(path).unwrap_or_default()).collect()
+    let lists = run_files::find(output_dir, KIND).into_iter().filter(|(_, more, _)| more.is_empty());
+    lists.flat_map(|(_, _, path)| read(&path).unwrap_or_default()).collect()
 }
 
 fn read(path: &Path) -> io::Result<Vec<Unrecorded>> {
@@ -143,7 +141,7 @@ mod tests {
         for process in [process(1, "/bin/a"), process(1, "/bin/a"), process(1, "/bin/b"), process(2, "")] {
             log.note(process);
         }
-        fs::write(directory.path().join(".msmemscope_unrecorded_9"), "no\nnumbers\tat all\n").unwrap();
+        fs::write(run_files::path(directory.path(), 9, KIND), "no\nnumbers\tat all\n").unwrap();
         let notes = read_all(directory.path());
         let programs: Vec<_> = notes.iter().map(|note| (note.pid, note.executable.as_str())).collect();
         assert_eq!(programs, [(1, "/bin/a"), (1, "/bin/b"), (2, "")]);

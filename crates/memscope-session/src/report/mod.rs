@@ -1,5 +1,6 @@
 //! What a recording says, for a person to read.
 mod analyses;
+mod completeness;
 pub mod ends;
 pub mod holders;
 mod own_allocator;

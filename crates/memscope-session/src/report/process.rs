@@ -36,6 +36,8 @@ pub struct ProcessReport {
     pub attached: bool,
     pub stacks_recorded: bool,
     pub notes: Vec<String>,
+    /// Parts of it went unrecorded, uncounted.
+    pub unseen: bool,
     pub outcome: Outcome,
     /// The most the process had in memory, as far as it was sampled.
     pub resident_bytes: Option<u64>,
@@ -169,6 +171,7 @@ impl ProcessReport {
             attached: settings.attached == Some(true),
             stacks_recorded,
             notes,
+            unseen: info.sandboxed(),
             outcome,
             resident_bytes: None,
             pools: contents.pools,
@@ -208,6 +211,7 @@ impl ProcessReport {
             attached: false,
             stacks_recorded,
             notes: Vec::new(),
+            unseen: false,
             outcome,
             resident_bytes: None,
             pools: contents.pools,

@@ -34,9 +34,7 @@ pub fn report_run(
     unrecorded.append(&mut silent);
     if recordings.processes.is_empty() && recordings.unreadable == 0 {
         printer.summary(&if unrecorded.is_empty() { nothing_recorded(settings) } else { "nothing was recorded:" });
-        for line in summary::unrecorded_lines(&unrecorded) {
-            printer.summary(&line);
-        }
+        printer.report(&summary::unrecorded_lines(&unrecorded));
         return Ok(ReportOutcome::Complete);
     }
     if let Some(Err(error)) = run.end().map(|end| end.write(&run.output_dir)) {
@@ -53,9 +51,7 @@ pub fn report_run(
     };
     batch.unrecorded = unrecorded;
     ends::fill_in(&mut batch.reports, run.end().as_ref());
-    for line in summary::of_run(&batch, &run.output_dir, &run.output_dir) {
-        printer.summary(&line);
-    }
+    printer.report(&summary::of_run(&batch, &run.output_dir, &run.output_dir));
     if settings.data_format == Format::NoFiles {
         printer.summary(&format_args!(
             "no files, as --data-format=none says; write them later with: {} export {}",

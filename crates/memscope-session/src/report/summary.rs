@@ -1,9 +1,11 @@
 //! The summary after a run or an export, and `info`: lines of text about recorded processes.
+use super::completeness::Missing;
 use super::process::{Life, PoolReport, ProcessReport};
 use super::quantity::{bytes, count, counted};
 use super::{tables, words};
 use crate::export::Batch;
 use crate::keeper::Unrecorded;
+use crate::line::{Line, escaped, line_of};
 use crate::views::layout::Layout;
 use memscope_model::{Device, Outcome, Pool};
 use std::borrow::Cow;
@@ -22,14 +24,14 @@ const PROGRAMS_SHOWN: usize = 8;
 
 /// What was recorded, the largest process in detail, what is missing, and where the files are.
 /// The recording and the files may be in different directories.
-pub fn of_run(batch: &Batch, recording: &Path, written_to: &Path) -> Vec<String> {
+pub fn of_run(batch: &Batch, recording: &Path, written_to: &Path) -> Vec<Line> {
     let unrecorded = without_recording(&batch.unrecorded, &batch.reports);
     let by_peak = largest_first(&batch.reports);
     let mut lines = opening(batch, &unrecorded);
     for report in by_peak.iter().take(PROCESSES_SHOWN) {
         lines.extend(process_lines(report));
     }
-    lines.extend(rest_line(&by_peak, recording));
+    lines.extend(rest_line(&by_peak, recording).map(Line::from));
     lines.extend(unrecorded_lines(&unrecorded));
     // The answer before what it can be checked with.
     let layout = Layout::stderr(PREFIX);
@@ -39,26 +41,26 @@ pub fn of_run(batch: &Batch, recording: &Path, written_to: &Path) -> Vec<String>
     match files.len() {
         0 => {}
         1..=6 => {
-            lines.push("files:".to_owned());
-            lines.extend(files.iter().map(|file| format!("  {}", file.display())));
+            lines.push("files:".into());
+            lines.extend(files.iter().map(|file| line_of!("  {}", file.display())));
         }
-        many => lines.push(format!("{} files below {}", count(many as u64), written_to.display())),
+        many => lines.push(line_of!("{} files below {}", count(many as u64), written_to.display())),
     }
     lines
 }
 
 /// Everything about each process; of many processes the largest in detail, unless `all` are asked for.
-pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
+pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<Line> {
     let unrecorded = without_recording(&batch.unrecorded, &batch.reports);
     let mut lines = opening(batch, &unrecorded);
-    let directory_line = |report: &ProcessReport| format!("    {}", report.directory.display());
+    let directory_line = |report: &ProcessReport| line_of!("    {}", report.directory.display());
     if !all && batch.reports.len() > PROCESSES_SHOWN {
         let by_peak = largest_first(&batch.reports);
         for report in by_peak.iter().take(PROCESSES_SHOWN) {
             lines.extend(process_lines(report));
             lines.push(directory_line(report));
         }
-        lines.extend(rest_line(&by_peak, output));
+        lines.extend(rest_line(&by_peak, output).map(Line::from));
         lines.extend(unrecorded_lines(&unrecorded));
         lines.extend(findings(&by_peak, &Layout::stdout()));
         lines.extend(by_peak.first().into_iter().flat_map(|largest| tables::of_process(largest, &Layout::stdout())));
@@ -69,14 +71,14 @@ pub fn of_recording(batch: &Batch, output: &Path, all: bool) -> Vec<String> {
         lines.push(directory_line(report));
         let layout = Layout::stdout().narrower(2);
         let tables = [tables::of_analyses(report, &layout), tables::of_process(report, &layout)];
-        lines.extend(tables.iter().flatten().map(|line| format!("  {line}")));
+        lines.extend(tables.into_iter().flatten().map(|line| line.indented(2)));
     }
     lines.extend(unrecorded_lines(&unrecorded));
     lines
 }
 
 /// What analyses found, of the largest processes.
-fn findings(by_peak: &[&ProcessReport], layout: &Layout) -> Vec<String> {
+fn findings(by_peak: &[&ProcessReport], layout: &Layout) -> Vec<Line> {
     match by_peak {
         [alone] => tables::of_analyses(alone, layout),
         several => {
@@ -87,9 +89,9 @@ fn findings(by_peak: &[&ProcessReport], layout: &Layout) -> Vec<String> {
 }
 
 /// What holds for all.
-fn opening(batch: &Batch, unrecorded: &[Unrecorded]) -> Vec<String> {
-    let mut lines = vec![headline(batch, unrecorded.len())];
-    lines.extend(nothing_chosen(&batch.reports));
+fn opening(batch: &Batch, unrecorded: &[Unrecorded]) -> Vec<Line> {
+    let mut lines = vec![Line::new(headline(batch, unrecorded.len()))];
+    lines.extend(nothing_chosen(&batch.reports).map(Line::from));
     if batch.reports.len() > PROCESSES_SHOWN {
         lines.extend(program_lines(&batch.reports));
     }
@@ -104,25 +106,25 @@ fn largest_first(reports: &[ProcessReport]) -> Vec<&ProcessReport> {
 }
 
 /// Processes of the same program have one line.
-fn program_lines(reports: &[ProcessReport]) -> Vec<String> {
+fn program_lines(reports: &[ProcessReport]) -> Vec<Line> {
     let mut programs: BTreeMap<&Path, Vec<&ProcessReport>> = BTreeMap::new();
     for report in reports {
         programs.entry(&report.executable).or_default().push(report);
     }
     let mut programs: Vec<(&Path, Vec<&ProcessReport>)> = programs.into_iter().collect();
     programs.sort_by_key(|(_, reports)| Reverse(reports.iter().map(|report| report.peak_bytes()).max()));
-    let mut lines: Vec<String> = programs
+    let mut lines: Vec<Line> = programs
         .iter()
         .take(PROGRAMS_SHOWN)
         .map(|(program, reports)| {
             let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
-            format!("  {} of {}: {}", count(reports.len() as u64), shortened(&name), sums(reports))
+            line_of!("  {} of {}: {}", count(reports.len() as u64), shortened(&name), sums(reports))
         })
         .collect();
     if let Some(rest @ [_, ..]) = programs.get(PROGRAMS_SHOWN..) {
         let processes: Vec<&ProcessReport> = rest.iter().flat_map(|(_, reports)| reports).copied().collect();
         let programs = counted(rest.len() as u64, "other program", "other programs");
-        lines.push(format!("  {} of {programs}: {}", count(processes.len() as u64), sums(&processes)));
+        lines.push(line_of!("  {} of {programs}: {}", count(processes.len() as u64), sums(&processes)));
     }
     lines
 }
@@ -158,7 +160,7 @@ fn without_recording(unrecorded: &[Unrecorded], reports: &[ProcessReport]) -> Ve
 }
 
 /// Processes that run the same program and lack a recording for the same reason have one line.
-pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
+pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<Line> {
     let mut groups: Vec<(&Unrecorded, u64)> = Vec::new();
     let mut places: HashMap<(&str, u32, &str), usize> = HashMap::new();
     for process in unrecorded {
@@ -169,7 +171,7 @@ pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
         });
         groups[place].1 += 1;
     }
-    let mut lines: Vec<String> = groups
+    let mut lines: Vec<Line> = groups
         .iter()
         .take(UNRECORDED_SHOWN)
         .map(|(process, number)| {
@@ -178,12 +180,12 @@ pub fn unrecorded_lines(unrecorded: &[Unrecorded]) -> Vec<String> {
                 more => format!(" and {} of it", counted(more, "more process", "more processes")),
             };
             let Unrecorded { pid, user, name, reason, .. } = process;
-            format!("  process {pid} {}{more}: NOT RECORDED: {reason} (user {user})", shortened(name))
+            line_of!("  process {pid} {}{more}: NOT RECORDED: {reason} (user {user})", shortened(name))
         })
         .collect();
     if groups.len() > UNRECORDED_SHOWN {
         let rest: u64 = groups[UNRECORDED_SHOWN..].iter().map(|(_, number)| number).sum();
-        lines.push(format!("  and {} NOT RECORDED", counted(rest, "more process", "more processes")));
+        lines.push(line_of!("  and {} NOT RECORDED", counted(rest, "more process", "more processes")));
     }
     lines
 }
@@ -201,12 +203,12 @@ fn headline(batch: &Batch, unrecorded: usize) -> String {
     let reports = &batch.reports;
     let processes = |number: u64| counted(number, "process", "processes");
     let events = counted_events(reports.iter().map(|report| &report.outcome));
-    let lost: u64 = reports.iter().map(|report| report.outcome.lost_events).sum();
-    let lost = if lost == 0 { "none lost".to_owned() } else { format!("{} LOST", count(lost)) };
+    let verdict = Missing::of_batch(batch, unrecorded).verdict();
+    let verdict = verdict.map_or_else(String::new, |verdict| format!(", {verdict}"));
     let mut parts = Vec::new();
     // Where nothing could be read nothing is known, not even that none was lost.
     if !reports.is_empty() || batch.unreadable == 0 {
-        parts.push(format!("{} recorded: {events}, {lost}", processes(reports.len() as u64)));
+        parts.push(format!("{} recorded: {events}{verdict}", processes(reports.len() as u64)));
     }
     if batch.unwritten() > 0 {
         parts.push(format!("files of {} could NOT be written", processes(batch.unwritten())));
@@ -238,13 +240,13 @@ fn counted_events<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> String {
     }
 }
 
-fn process_lines(report: &ProcessReport) -> Vec<String> {
+fn process_lines(report: &ProcessReport) -> Vec<Line> {
     let events = counted_events(std::iter::once(&report.outcome));
     let mut lines =
-        vec![format!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.end_in_words())];
-    lines.extend(shown_pools(report).map(|pool| format!("    {}{}", pool_line(pool, report), beside(pool, report))));
-    lines.extend(kernel_line(report).map(|line| format!("    {line}")));
-    lines.extend(shortcomings(report).into_iter().map(|line| format!("    {line}")));
+        vec![line_of!("  process {} {}: {events}, {}", report.pid, shortened(&report.command), report.end_in_words())];
+    lines.extend(shown_pools(report).map(|pool| line_of!("    {}{}", pool_line(pool, report), beside(pool, report))));
+    lines.extend(kernel_line(report).map(|kernels| line_of!("    {kernels}")));
+    lines.extend(shortcomings(report).into_iter().map(|shortcoming| line_of!("    {shortcoming}")));
     lines
 }
 
@@ -295,9 +297,7 @@ fn beside(pool: &PoolReport, report: &ProcessReport) -> String {
 
 /// Whether something of the process is not in its recording, or not in its files.
 fn is_incomplete(report: &ProcessReport) -> bool {
-    let outcome = &report.outcome;
-    let whole = outcome.lost_events == 0 && outcome.stopped.is_none() && outcome.damage.is_empty();
-    !whole || !report.unwritten.is_empty() || !report.notes.is_empty()
+    Missing::of_process(report).is_anything() || !report.unwritten.is_empty() || !report.notes.is_empty()
 }
 
 /// What the recording does not hold.
@@ -326,6 +326,11 @@ fn shortcomings(report: &ProcessReport) -> Vec<String> {
         outcome.replaced_blocks,
         "block whose free was not seen before its address was used again",
         "blocks whose free was not seen before their address was used again",
+    );
+    counted_line(
+        outcome.implausible_events,
+        "recorded event that cannot have happened was left out",
+        "recorded events that cannot have happened were left out",
     );
     counted_line(outcome.events_without_stack, "event whose call stack is lost", "events whose call stack is lost");
     counted_line(
@@ -366,7 +371,8 @@ fn losses(outcome: &Outcome) -> Vec<String> {
 /// A command line on one line, cut to what fits beside the numbers.
 pub(crate) fn shortened(command: &str) -> String {
     const LONGEST: usize = 60;
-    let mut words = command.split_whitespace();
+    let words: Vec<Cow<'_, str>> = command.split_whitespace().map(escaped).collect();
+    let mut words = words.iter().map(|word| &**word);
     let mut line = words.next().unwrap_or_default().to_owned();
     for word in words {
         line.push(' ');

@@ -6,16 +6,17 @@ use super::summary::shortened;
 
 use crate::analyze::leaks::NOTHING_GROWS_OVER_TIME;
 use crate::analyze::{Conclusion, Detail, Kind, Lacking};
+use crate::line::Line;
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::rows::{function_rows, site_rows};
 use memscope_model::{Device, Pool};
 
 /// By function and by call site at the peak, and what was not given back.
-pub(super) fn of_process(report: &ProcessReport, layout: &Layout) -> Vec<String> {
+pub(super) fn of_process(report: &ProcessReport, layout: &Layout) -> Vec<Line> {
     if !report.stacks_recorded {
         let wish = if report.attached { "config(call_stack=\"c,python\")" } else { "--call-stack=c,python" };
         let line = format!("no call stacks were recorded; {wish} shows where memory comes from");
-        return if report.peak_bytes() > 0 { vec![line] } else { Vec::new() };
+        return if report.peak_bytes() > 0 { vec![line.into()] } else { Vec::new() };
     }
     // None if nothing of the process lies in the time the user chose.
     let pools = report.pools.iter().filter(|_| report.outcome.nothing_chosen.is_none());
@@ -23,38 +24,38 @@ pub(super) fn of_process(report: &ProcessReport, layout: &Layout) -> Vec<String>
 }
 
 /// What the analyses found that the run was asked for, of one of several processes: whose it is, if there is anything to say.
-pub(super) fn of_analyses_among_others(report: &ProcessReport, layout: &Layout) -> Vec<String> {
+pub(super) fn of_analyses_among_others(report: &ProcessReport, layout: &Layout) -> Vec<Line> {
     let mut lines = of_analyses(report, layout);
-    lines.retain(|line| line != NOTHING_GROWS_OVER_TIME);
+    lines.retain(|line| *line != NOTHING_GROWS_OVER_TIME);
     if !lines.is_empty() {
         let title = format!("process {} {}:", report.pid, shortened(&report.command));
-        lines.insert(0, layout.emphasised(&layout.fit(&title), Emphasis::Heading));
+        lines.insert(0, layout.emphasised(layout.fit(&title), Emphasis::Heading));
     }
     lines
 }
 
 /// What the analyses found that the run was asked for.
-pub(super) fn of_analyses(report: &ProcessReport, layout: &Layout) -> Vec<String> {
+pub(super) fn of_analyses(report: &ProcessReport, layout: &Layout) -> Vec<Line> {
     let told = |(kind, conclusion): &Conclusion| match conclusion {
         Ok(found) => found.lines(layout, Detail::Brief),
         // Nobody gets this one without asking for it.
         Err(Lacking(what))
             if *kind == Kind::Inefficient && report.pools.iter().any(|pool| pool.device != Device::Cpu) =>
         {
-            vec![layout.fit(&format!("no {}: {what}", kind.word())).into_owned()]
+            vec![layout.fit(&format!("no {}: {what}", kind.word()))]
         }
         Err(_) => Vec::new(),
     };
-    let mut lines: Vec<String> = report.conclusions.iter().flat_map(told).collect();
+    let mut lines: Vec<Line> = report.conclusions.iter().flat_map(told).collect();
     if report.outcome.nothing_chosen.is_some() {
         // Where nothing was looked at, that nothing was seen is no news.
-        lines.retain(|line| line != NOTHING_GROWS_OVER_TIME);
+        lines.retain(|line| *line != NOTHING_GROWS_OVER_TIME);
     }
     lines
 }
 
-fn of_pool(pool: &PoolReport, report: &ProcessReport, layout: &Layout) -> Vec<String> {
-    let title = |text: String| layout.emphasised(&layout.fit(&text), Emphasis::Heading);
+fn of_pool(pool: &PoolReport, report: &ProcessReport, layout: &Layout) -> Vec<Line> {
+    let title = |text: String| layout.emphasised(layout.fit(&text), Emphasis::Heading);
     let of = |what: &str| format!("{what} of process {}, {}", report.pid, pool.label());
     let sites = |holders: &Holders| site_rows(&holders.sites, holders.total, &report.names, layout);
     let mut lines = Vec::new();

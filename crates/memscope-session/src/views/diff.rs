@@ -5,6 +5,7 @@ use super::names::{FrameId, Names};
 use super::profile::{Site, add};
 use super::reading::View;
 use super::tree::{CallTree, NO_STACK};
+use crate::line::{Line, escaped, line_of};
 use crate::report::quantity::{bytes, counted};
 use memscope_analysis::Held;
 use rustc_hash::FxHashMap;
@@ -96,9 +97,9 @@ impl Difference {
     }
 
     /// Rows of the sites that differ, at most `count`.
-    pub fn rows(&self, count: usize, layout: &Layout) -> Vec<String> {
+    pub fn rows(&self, count: usize, layout: &Layout) -> Vec<Line> {
         let differing = || self.sites.iter().filter(|site| site.bytes() != 0);
-        let mut rows: Vec<String> = differing()
+        let mut rows: Vec<Line> = differing()
             .take(count)
             .map(|site| {
                 let numbers = format!(
@@ -117,13 +118,13 @@ impl Difference {
                     (false, _) => joined_within(&site.frames, " < ", room),
                 };
                 let emphasis = if site.bytes() > 0 { Emphasis::Grown } else { Emphasis::Shrunk };
-                format!("{}{place}", layout.emphasised(&numbers, emphasis))
+                layout.emphasised(numbers, emphasis).then(place)
             })
             .collect();
         let (number, rest) =
             differing().skip(count).fold((0, 0), |(number, sum), site| (number + 1, sum + site.bytes()));
         if number > 0 {
-            rows.push(format!(
+            rows.push(line_of!(
                 "{:>12}  {}",
                 signed_bytes(rest),
                 counted(number, "smaller difference", "smaller differences")
@@ -290,7 +291,7 @@ impl DiffNode {
     fn detail(&self) -> String {
         format!(
             "{}\n{}: {} → {}\n{:+} blocks",
-            self.name,
+            escaped(&self.name),
             signed_bytes(self.difference()),
             bytes(self.base.bytes),
             bytes(self.compared.bytes),

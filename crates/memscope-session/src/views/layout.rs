@@ -1,6 +1,6 @@
 //! Room and colours: rows are as wide as the terminal they go to, and as wide as they like anywhere else.
+use crate::line::{Line, escaped};
 use console::{Term, measure_text_width, truncate_str};
-use std::borrow::Cow;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Layout {
@@ -39,26 +39,27 @@ impl Layout {
         Layout { width: width.filter(|width| *width > 0), colours }
     }
 
-    /// The text, cut where the room ends. Control characters are the caller's to keep out.
-    pub fn fit<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    /// The text, cut where the room ends.
+    pub fn fit(&self, text: &str) -> Line {
         match self.width {
-            Some(width) => truncate_str(text, width, "…"),
-            None => Cow::Borrowed(text),
+            Some(width) => Line::new(truncate_str(&escaped(text), width, "…")),
+            None => Line::new(text),
         }
     }
 
-    pub fn emphasised(&self, text: &str, emphasis: Emphasis) -> String {
+    pub fn emphasised(&self, text: impl Into<Line>, emphasis: Emphasis) -> Line {
+        let line = text.into();
         if !self.colours {
-            return text.to_owned();
+            return line;
         }
-        let code = match emphasis {
-            Emphasis::Heading => "1",
-            Emphasis::Own => "33",
-            Emphasis::Faint => "2",
-            Emphasis::Grown => "31",
-            Emphasis::Shrunk => "32",
+        let begin = match emphasis {
+            Emphasis::Heading => "\u{1b}[1m",
+            Emphasis::Own => "\u{1b}[33m",
+            Emphasis::Faint => "\u{1b}[2m",
+            Emphasis::Grown => "\u{1b}[31m",
+            Emphasis::Shrunk => "\u{1b}[32m",
         };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        line.styled(begin, "\u{1b}[0m")
     }
 
     /// The same behind so many more columns.
@@ -72,12 +73,18 @@ impl Layout {
     }
 }
 
-/// As many of the texts, joined, as there is room for, but at least a part of the first.
+/// As many of the texts, joined, as there is room for, but at least a part of the first. They are escaped here, for an escape
+/// takes more room than what it stands for.
 pub fn joined_within(texts: &[String], separator: &str, room: Option<usize>) -> String {
-    let Some(room) = room else { return texts.join(separator) };
-    let Some((first, rest)) = texts.split_first() else { return String::new() };
-    let mut line = shortened_path(first, room);
-    for text in rest {
+    let mut texts = texts.iter().map(|text| escaped(text));
+    let Some(first) = texts.next() else { return String::new() };
+    let mut line = match room {
+        Some(room) => shortened_path(&first, room),
+        None => first.into_owned(),
+    };
+    let room = room.unwrap_or(usize::MAX);
+    for text in texts {
+        let text = &*text;
         let width = measure_text_width(&line) + measure_text_width(separator) + measure_text_width(text);
         if width > room {
             break;

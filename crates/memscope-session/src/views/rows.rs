@@ -4,6 +4,7 @@ use super::names::Names;
 use super::profile::{FunctionShare, Profile, Site};
 use super::role::Role;
 use super::tree::{CallTree, NO_STACK};
+use crate::line::{Line, escaped};
 use crate::report::quantity::{bytes, counted};
 use memscope_analysis::Held;
 use std::cmp::Reverse;
@@ -53,9 +54,9 @@ pub fn ranked(profile: &Profile, names: &Names, order: Order, count: usize) -> V
 }
 
 /// A row for each function, below a row of headings.
-pub fn function_rows(shares: &[FunctionShare], total: Held, names: &Names, layout: &Layout) -> Vec<String> {
+pub fn function_rows(shares: &[FunctionShare], total: Held, names: &Names, layout: &Layout) -> Vec<Line> {
     let mut rows =
-        vec![layout.emphasised(&layout.fit("  inclusive            own           function"), Emphasis::Faint)];
+        vec![layout.emphasised(layout.fit("  inclusive            own           function"), Emphasis::Faint)];
     for part in shares {
         let function = names.function(part.function);
         let numbers = format!(
@@ -67,7 +68,7 @@ pub fn function_rows(shares: &[FunctionShare], total: Held, names: &Names, layou
         );
         let room = layout.left(numbers.len());
         let name = joined_within(&[function.label()], "", room);
-        rows.push(format!("{numbers}{}", by_role(&name, function.role, layout)));
+        rows.push(Line::new(numbers).then(by_role(&name, function.role, layout)));
     }
     rows
 }
@@ -78,7 +79,7 @@ pub fn site_rows<'s>(
     total: Held,
     names: &Names,
     layout: &Layout,
-) -> Vec<String> {
+) -> Vec<Line> {
     let row = |site: &Site| {
         let numbers = format!(
             "{:>12} {:>5.1}% {:>13}  ",
@@ -88,7 +89,7 @@ pub fn site_rows<'s>(
         );
         let place = site_text(site, names, layout.left(numbers.len()));
         let role = if site.foreign { Role::Library } else { Role::Own };
-        format!("{numbers}{}", by_role(&place, role, layout))
+        Line::new(numbers).then(by_role(&place, role, layout))
     };
     sites.into_iter().map(row).collect()
 }
@@ -101,7 +102,7 @@ pub fn site_text(site: &Site, names: &Names, room: Option<usize>) -> String {
     let frames: Vec<String> = site.frames.iter().map(|frame| names.text(*frame)).collect();
     let mut text = joined_within(&frames, " < ", room);
     if let Some(via) = site.via {
-        let via = format!(" [{}]", names.text(via));
+        let via = format!(" [{}]", escaped(&names.text(via)));
         let used = console::measure_text_width(&text) + console::measure_text_width(&via);
         if room.is_none_or(|room| used <= room) {
             text.push_str(&via);
@@ -110,17 +111,17 @@ pub fn site_text(site: &Site, names: &Names, room: Option<usize>) -> String {
     text
 }
 
-fn by_role(text: &str, role: Role, layout: &Layout) -> String {
+fn by_role(text: &str, role: Role, layout: &Layout) -> Line {
     match role {
         Role::Own => layout.emphasised(text, Emphasis::Own),
-        Role::Library => text.to_owned(),
+        Role::Library => text.into(),
         Role::Wrapper | Role::Import | Role::Interpreter | Role::Outset => layout.emphasised(text, Emphasis::Faint),
     }
 }
 
 /// The tree, without what holds less than `least` of the whole. Only where the ways part are rows moved to the right, since
 /// stacks are deep and screens are not wide.
-pub fn tree_rows(tree: &CallTree, names: &Names, least: f64, layout: &Layout) -> Vec<String> {
+pub fn tree_rows(tree: &CallTree, names: &Names, least: f64, layout: &Layout) -> Vec<Line> {
     let mut rows = Vec::new();
     let total = tree.root().inclusive;
     let mut waiting = vec![(0, 0)];
@@ -130,7 +131,7 @@ pub fn tree_rows(tree: &CallTree, names: &Names, least: f64, layout: &Layout) ->
         let numbers = format!("{:>11} {of_whole:>5.1}%  {}", bytes(node.inclusive.bytes), "  ".repeat(depth));
         let label = joined_within(&[tree.label(at, names)], "", layout.left(numbers.len()));
         let role = node.frame.map_or(Role::Library, |frame| names.function_of(frame).role);
-        let mut row = format!("{numbers}{}", by_role(&label, role, layout));
+        let mut row = Line::new(&numbers).then(by_role(&label, role, layout));
         let children: Vec<usize> = node
             .children
             .iter()
@@ -142,7 +143,7 @@ pub fn tree_rows(tree: &CallTree, names: &Names, least: f64, layout: &Layout) ->
             let note = format!("  (own {})", bytes(node.own.bytes));
             let used = numbers.len() + console::measure_text_width(&label) + note.len();
             if layout.width.is_none_or(|width| used <= width) {
-                row.push_str(&note);
+                row = row.then(note);
             }
         }
         rows.push(row);
@@ -211,7 +212,7 @@ mod tests {
             let rows = function_rows(&shares, profile.total, &names, &layout);
             let sites = site_rows(&profile.sites(&names), profile.total, &names, &layout);
             for row in rows.iter().chain(&sites) {
-                assert!(console::measure_text_width(row) <= width, "{row}");
+                assert!(console::measure_text_width(row) <= width, "{row:?}");
             }
             assert!(sites[0].contains('\u{1b}'));
         }

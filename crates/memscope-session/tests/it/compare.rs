@@ -2,6 +2,7 @@
 use memscope_dump::{ExportOptions, Format, Room, StackForm, export_process};
 use memscope_model::{Device, Process};
 use memscope_session::compare::{CompareError, CompareWishes, Comparison, Side, compare};
+use memscope_session::line::Line;
 use memscope_session::place::Place;
 use memscope_session::settings::LevelSet;
 use memscope_session::views::layout::Layout;
@@ -70,7 +71,7 @@ fn processes_are_paired_by_command_and_devices_and_what_is_left_over_is_told() {
         rows(&comparison),
         ["KERNEL_LAUNCH,MatMul,0,5,8,3", "KERNEL_LAUNCH,MatMul,1,6,9,3", "KERNEL_LAUNCH,MatMul,2,6,9,3"]
     );
-    let text = comparison.lines(&Layout::default()).join("\n");
+    let text = Line::text(&comparison.lines(&Layout::default()));
     assert!(
         text.contains("left over of the base, with nothing to compare it with: process 13 python3 data.py, npu 3"),
         "{text}"
@@ -112,7 +113,7 @@ fn what_grew_is_told_of_all_pools_even_of_those_that_only_one_has() {
     let pools = &comparison.report.pairs[0].pools;
     let told: Vec<(&str, u64, u64)> = pools.iter().map(|pool| (pool.pool.name(), pool.base, pool.compared)).collect();
     assert_eq!(told, [("HAL", 4096, 8192), ("PTA", 512, 512), ("PTA_WORKSPACE", 0, 64)]);
-    let text = comparison.lines(&Layout::default()).join("\n");
+    let text = Line::text(&comparison.lines(&Layout::default()));
     for part in ["npu 0 HAL at the peak: 4.0 KiB → 8.0 KiB", "CANN@HCCL", "npu 0 PTA_WORKSPACE at the peak: 0 B → 64 B"]
     {
         assert!(text.contains(part), "{part} is missing in\n{text}");

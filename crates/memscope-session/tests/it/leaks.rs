@@ -3,6 +3,7 @@ use memscope_dump::{ExportOptions, Format, Room, export_process};
 use memscope_model::Process;
 use memscope_session::analyze::leaks::Marks;
 use memscope_session::analyze::{Analyzed, Detail, Kind, Lacking, Wishes, analyze, document};
+use memscope_session::line::Line;
 use memscope_session::views::layout::Layout;
 use memscope_symbols::Symbolizer;
 use memscope_testkit::{LaneNumber, Space, SpoolBuilder, SystemKind};
@@ -62,7 +63,7 @@ fn leaks_between_marks(path: &Path, text: &str, start: usize) -> Analyzed {
 fn lines(path: &Path, wishes: &Wishes, detail: Detail) -> String {
     let analyzed = analyze(&[path.to_owned()], &[Kind::Leaks], wishes, &mut |_| {}).unwrap();
     let (_, conclusion) = &analyzed.processes[0].conclusions[0];
-    conclusion.as_ref().unwrap().lines(&Layout::default(), detail).join("\n")
+    Line::text(&conclusion.as_ref().unwrap().lines(&Layout::default(), detail))
 }
 
 /// Twelve steps: a line leaks by two ways in turn, on the device and, slower, in the driver's memory; another line is replaced.

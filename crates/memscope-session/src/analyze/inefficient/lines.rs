@@ -1,6 +1,7 @@
 //! Memory that is held for nothing, for a person.
 use super::{Finding, Inefficient};
 use crate::analyze::Detail;
+use crate::line::{Line, line_of};
 use crate::report::quantity::{bytes, count, counted};
 use crate::views::layout::{Emphasis, Layout, joined_within};
 use crate::views::tree::NO_STACK;
@@ -9,11 +10,11 @@ use memscope_model::Inefficiencies;
 const SHOWN: usize = 20;
 const SHOWN_AFTER_A_RUN: usize = 5;
 
-pub(super) fn of(report: &Inefficient, layout: &Layout, detail: Detail) -> Vec<String> {
-    let mut lines = vec![layout.emphasised(&layout.fit(&headline(report)), Emphasis::Heading)];
+pub(super) fn of(report: &Inefficient, layout: &Layout, detail: Detail) -> Vec<Line> {
+    let mut lines = vec![layout.emphasised(layout.fit(&headline(report)), Emphasis::Heading)];
     lines.extend(report.pools.iter().filter(|pool| pool.bytes_at_peak > 0).map(|pool| {
         let share = pool.bytes_at_peak as f64 * 100.0 / pool.peak_bytes.max(1) as f64;
-        format!(
+        line_of!(
             "  {} {}: of the peak of {}, {} ({share:.1} %) were held for nothing",
             device_label(&pool.device),
             pool.pool,
@@ -25,7 +26,7 @@ pub(super) fn of(report: &Inefficient, layout: &Layout, detail: Detail) -> Vec<S
     lines.extend(report.inefficient.iter().take(shown).flat_map(|finding| rows(finding, layout)));
     let rest = report.inefficient.len().saturating_sub(shown) as u64 + report.left_out;
     if rest > 0 {
-        lines.push(format!("  and {}; --json has them", counted(rest, "more finding", "more findings")));
+        lines.push(line_of!("  and {}; --json has them", counted(rest, "more finding", "more findings")));
     }
     lines
 }
@@ -45,7 +46,7 @@ fn headline(report: &Inefficient) -> String {
 }
 
 /// What a finding comes to, where it is, and the worst of its blocks.
-fn rows(finding: &Finding, layout: &Layout) -> Vec<String> {
+fn rows(finding: &Finding, layout: &Layout) -> Vec<Line> {
     let mut facts = vec![format!("{} in {}", bytes(finding.bytes), counted(finding.blocks, "block", "blocks"))];
     if finding.times > finding.blocks {
         facts.push(format!("{} times", count(finding.times)));
@@ -56,11 +57,11 @@ fn rows(finding: &Finding, layout: &Layout) -> Vec<String> {
     let memory = format!("{} {}", device_label(&finding.device), finding.pool);
     let numbers = format!("  {} {memory}: {}", finding.kind, facts.join(", "));
     let place = joined_within(&place(finding), " < ", layout.left(6));
-    let place = if finding.own { layout.emphasised(&place, Emphasis::Own) } else { place };
+    let place = if finding.own { layout.emphasised(place, Emphasis::Own) } else { place.into() };
     let worst = format!("      {} at {} was {}", bytes(finding.worst.size), finding.worst.address, story(finding));
     let emphasis = if finding.bytes_at_peak > 0 { Emphasis::Grown } else { Emphasis::Faint };
-    let numbers = layout.emphasised(&layout.fit(&numbers), emphasis);
-    vec![numbers, format!("      {place}"), layout.fit(&worst).into_owned()]
+    let numbers = layout.emphasised(layout.fit(&numbers), emphasis);
+    vec![numbers, place.indented(6), layout.fit(&worst)]
 }
 
 /// What became of the worst block.

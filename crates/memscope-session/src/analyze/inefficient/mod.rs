@@ -5,6 +5,7 @@ mod lines;
 mod tests;
 
 use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
+use crate::line::Line;
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use crate::views::names::FrameId;
@@ -273,7 +274,7 @@ impl Report for Inefficient {
         as_json(self)
     }
 
-    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {
+    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<Line> {
         lines::of(self, layout, detail)
     }
 }

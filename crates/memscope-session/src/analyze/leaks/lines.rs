@@ -1,6 +1,7 @@
 //! Leaks for a person.
 use super::{Leak, Leaks};
 use crate::analyze::Detail;
+use crate::line::{Line, escaped, line_of};
 use crate::report::quantity::{bytes, count, counted};
 use crate::views::layout::{Emphasis, Layout, joined_within};
 use crate::views::tree::NO_STACK;
@@ -17,7 +18,7 @@ const SPARK_WIDTH: usize = 16;
 /// After a run without steps in which there is nothing to see.
 pub const NOTHING_GROWS_OVER_TIME: &str = "leaks: nothing grows over the time of the run";
 
-pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<String> {
+pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<Line> {
     let growing: Vec<&Leak> = leaks.of(Verdict::Grows).collect();
     if detail == Detail::Brief && growing.is_empty() && leaks.freed_late.is_empty() {
         let told = match &leaks.steps {
@@ -25,19 +26,19 @@ pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<String> 
             None if leaks.is_cut_short => "leaks: nothing grows over the time that was recorded".to_owned(),
             None => NOTHING_GROWS_OVER_TIME.to_owned(),
         };
-        return if leaks.too_short { Vec::new() } else { vec![layout.fit(&told).into_owned()] };
+        return if leaks.too_short { Vec::new() } else { vec![layout.fit(&told)] };
     }
     let shown = match (detail, &leaks.steps) {
         // What a program fills up to its end looks like a leak: enough of it for the line one looks for.
         (Detail::Brief, None) => GROWING_SHOWN_WITHOUT_STEPS,
         _ => GROWING_SHOWN,
     };
-    let mut lines = vec![layout.emphasised(&layout.fit(&headline(leaks, growing.len())), Emphasis::Heading)];
+    let mut lines = vec![layout.emphasised(layout.fit(&headline(leaks, growing.len())), Emphasis::Heading)];
     lines.extend(growing.iter().take(shown).flat_map(|leak| rows(leak, leaks, layout)));
     if growing.len() > shown {
         let rest = &growing[shown..];
         let sum = rest.iter().map(|leak| leak.bytes).sum();
-        lines.push(format!(
+        lines.push(line_of!(
             "  and {}: {}",
             counted(rest.len() as u64, "more call site that grows", "more call sites that grow"),
             bytes(sum)
@@ -50,7 +51,7 @@ pub(super) fn of(leaks: &Leaks, layout: &Layout, detail: Detail) -> Vec<String> 
         }
         lines.extend(blocks(&growing));
     } else if leaks.steps.is_some() {
-        lines.extend(sums(leaks).map(|line| format!("  {line}")));
+        lines.extend(sums(leaks).map(|sum| line_of!("  {sum}")));
     }
     lines
 }
@@ -92,7 +93,7 @@ fn headline(leaks: &Leaks, growing: usize) -> String {
 }
 
 /// What a leak comes to, and where it is.
-fn rows(leak: &Leak, leaks: &Leaks, layout: &Layout) -> Vec<String> {
+fn rows(leak: &Leak, leaks: &Leaks, layout: &Layout) -> Vec<Line> {
     let mut facts = vec![format!("{} in {}", bytes(leak.bytes), counted(leak.blocks, "block", "blocks"))];
     if let (Some(growth), Some(_)) = (leak.growth, &leaks.steps) {
         facts.push(format!("{} a step", bytes(growth.bytes_per_step.round() as u64)));
@@ -117,8 +118,8 @@ fn rows(leak: &Leak, leaks: &Leaks, layout: &Layout) -> Vec<String> {
     let emphasis = if leak.verdict == Verdict::Grows.word() { Emphasis::Grown } else { Emphasis::Faint };
     let (site, via, owner) = (leak.site.as_deref(), leak.via.as_deref(), leak.owner.as_deref());
     let place = place_text(site, &leak.callers, via, owner, layout.left(10));
-    let place = if leak.own { layout.emphasised(&place, Emphasis::Own) } else { place };
-    vec![layout.emphasised(&layout.fit(&numbers), emphasis), format!("          {place}")]
+    let place = if leak.own { layout.emphasised(place, Emphasis::Own) } else { place.into() };
+    vec![layout.emphasised(layout.fit(&numbers), emphasis), place.indented(10)]
 }
 
 fn made_in(leak: &Leak) -> Option<String> {
@@ -142,7 +143,7 @@ pub(super) fn place_text(
     };
     let frames: Vec<String> = std::iter::once(site.to_owned()).chain(callers.iter().cloned()).collect();
     let mut text = joined_within(&frames, " < ", room);
-    if let Some(via) = via.map(|via| format!(" [{via}]")) {
+    if let Some(via) = via.map(|via| format!(" [{}]", escaped(via))) {
         let used = console::measure_text_width(&text) + console::measure_text_width(&via);
         if room.is_none_or(|room| used <= room) {
             text.push_str(&via);
@@ -155,7 +156,7 @@ pub(super) fn device_label(device: &str) -> String {
     if device.bytes().all(|byte| byte.is_ascii_digit()) { format!("npu {device}") } else { device.to_owned() }
 }
 
-fn freed_late(leaks: &Leaks, layout: &Layout) -> Vec<String> {
+fn freed_late(leaks: &Leaks, layout: &Layout) -> Vec<Line> {
     const SHOWN: usize = 5;
     let row = |late: &super::FreedLate| {
         let numbers = format!(
@@ -164,19 +165,19 @@ fn freed_late(leaks: &Leaks, layout: &Layout) -> Vec<String> {
             late.growth.last_step
         );
         let (site, owner) = (late.site.as_deref(), late.owner.as_deref());
-        format!("{numbers}{}", place_text(site, &late.callers, None, owner, layout.left(numbers.len())))
+        line_of!("{numbers}{}", place_text(site, &late.callers, None, owner, layout.left(numbers.len())))
     };
     leaks.freed_late.iter().take(SHOWN).map(row).collect()
 }
 
-fn others(leaks: &Leaks, verdict: Verdict, layout: &Layout) -> Vec<String> {
+fn others(leaks: &Leaks, verdict: Verdict, layout: &Layout) -> Vec<Line> {
     let all: Vec<&Leak> = leaks.of(verdict).collect();
-    let mut lines: Vec<String> = all.iter().take(OTHERS_SHOWN).flat_map(|leak| rows(leak, leaks, layout)).collect();
+    let mut lines: Vec<Line> = all.iter().take(OTHERS_SHOWN).flat_map(|leak| rows(leak, leaks, layout)).collect();
     if all.len() > OTHERS_SHOWN {
         let rest = &all[OTHERS_SHOWN..];
         let sum = rest.iter().map(|leak| leak.bytes).sum();
         let sites = counted(rest.len() as u64, "more call site", "more call sites");
-        lines.push(format!("  and {sites}, {}: {}", verdict.word(), bytes(sum)));
+        lines.push(line_of!("  and {sites}, {}: {}", verdict.word(), bytes(sum)));
     }
     lines
 }
@@ -193,7 +194,7 @@ fn sums(leaks: &Leaks) -> impl Iterator<Item = String> + '_ {
 }
 
 /// The largest blocks of what grows, device by device and pool by pool.
-fn blocks(growing: &[&Leak]) -> Vec<String> {
+fn blocks(growing: &[&Leak]) -> Vec<Line> {
     let mut pools: Vec<(&str, &str)> = Vec::new();
     for leak in growing {
         let pool = (leak.device.as_str(), leak.pool);
@@ -204,12 +205,12 @@ fn blocks(growing: &[&Leak]) -> Vec<String> {
     pools.into_iter().flat_map(|pool| blocks_of_pool(pool, growing)).collect()
 }
 
-fn blocks_of_pool((device, pool): (&str, &str), growing: &[&Leak]) -> Vec<String> {
+fn blocks_of_pool((device, pool): (&str, &str), growing: &[&Leak]) -> Vec<Line> {
     let leaks = || growing.iter().filter(|leak| leak.device == device && leak.pool == pool);
     let (total, number) = leaks().fold((0, 0), |(sum, number), leak| (sum + leak.bytes, number + leak.blocks));
     let mut lines = vec![
-        format!("  {} {pool}, blocks of what grows, the largest first:", device_label(device)),
-        format!("    {:>6}  {:<24} {:<18} {:>12}", "step", "operator or kernel", "address", "size"),
+        line_of!("  {} {pool}, blocks of what grows, the largest first:", device_label(device)),
+        line_of!("    {:>6}  {:<24} {:<18} {:>12}", "step", "operator or kernel", "address", "size"),
     ];
     let rows = leaks().flat_map(|leak| {
         let blocks = leak.addresses.iter().zip(&leak.sizes);
@@ -218,13 +219,13 @@ fn blocks_of_pool((device, pool): (&str, &str), growing: &[&Leak]) -> Vec<String
     for ((address, size), (step, operator)) in rows.take(BLOCKS_SHOWN) {
         let step = step.map_or("-".to_owned(), |step| step.to_string());
         let operator = operator.as_deref().unwrap_or("-");
-        lines.push(format!("    {step:>6}  {operator:<24} {address:<18} {:>12}", bytes(*size)));
+        lines.push(line_of!("    {step:>6}  {operator:<24} {address:<18} {:>12}", bytes(*size)));
     }
     let more = match number.saturating_sub(BLOCKS_SHOWN as u64) {
         0 => String::new(),
         more => format!(", {} of them not shown", count(more)),
     };
-    lines.push(format!("    total: {} in {}{more}", bytes(total), counted(number, "block", "blocks")));
+    lines.push(line_of!("    total: {} in {}{more}", bytes(total), counted(number, "block", "blocks")));
     lines
 }
 

@@ -3,6 +3,7 @@ use super::lines::{device_label, place_text};
 use super::site_key::SiteKey;
 use super::{NO_ALLOCATIONS, name_of, texts};
 use crate::analyze::{Detail, Ended, Lacking, Report, Running, as_json};
+use crate::line::{Line, line_of};
 use crate::report::quantity::{bytes, counted};
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::merged::Naming;
@@ -195,7 +196,7 @@ impl Report for MarkedLeaks {
         as_json(self)
     }
 
-    fn lines(&self, layout: &Layout, _: Detail) -> Vec<String> {
+    fn lines(&self, layout: &Layout, _: Detail) -> Vec<Line> {
         const SITES_SHOWN: usize = 20;
         const BLOCKS_SHOWN: usize = 4;
         let mut lines = Vec::new();
@@ -220,27 +221,27 @@ impl Report for MarkedLeaks {
                     self.mstx_info
                 ),
             };
-            lines.push(layout.emphasised(&layout.fit(&title), Emphasis::Heading));
+            lines.push(layout.emphasised(layout.fit(&title), Emphasis::Heading));
             let leaks: Vec<&MarkedLeak> = self.leaks.iter().filter(|leak| leak.device == device.device).collect();
             for leak in leaks.iter().take(SITES_SHOWN) {
                 let operator = leak.operator.iter().map(|operator| format!(", for {operator}")).collect::<String>();
                 let held = counted(leak.blocks, "block", "blocks");
                 let row = format!("  {}: {} in {held}{operator}", leak.pool, bytes(leak.bytes));
-                lines.push(layout.fit(&row).into_owned());
+                lines.push(layout.fit(&row));
                 let via = leak.via.as_deref();
                 let place = place_text(leak.site.as_deref(), &leak.callers, via, leak.owner.as_deref(), layout.left(4));
-                let place = if leak.own { layout.emphasised(&place, Emphasis::Own) } else { place };
-                lines.push(format!("    {place}"));
+                let place = if leak.own { layout.emphasised(place, Emphasis::Own) } else { place.into() };
+                lines.push(place.indented(4));
                 let told = leak.addresses.iter().zip(&leak.sizes).take(BLOCKS_SHOWN);
                 let told: Vec<String> = told.map(|(address, size)| format!("{address} {}", bytes(*size))).collect();
                 let more = if leak.blocks > told.len() as u64 { ", …" } else { "" };
-                lines.push(layout.fit(&format!("    at {}{more}", told.join(", "))).into_owned());
+                lines.push(layout.fit(&format!("    at {}{more}", told.join(", "))));
             }
             if leaks.len() > SITES_SHOWN {
                 let rest = &leaks[SITES_SHOWN..];
                 let sum = rest.iter().map(|leak| leak.bytes).sum();
                 let sites = counted(rest.len() as u64, "more call site", "more call sites");
-                lines.push(format!("  and {sites}: {}", bytes(sum)));
+                lines.push(line_of!("  and {sites}: {}", bytes(sum)));
             }
         }
         lines

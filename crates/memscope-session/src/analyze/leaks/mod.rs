@@ -5,6 +5,7 @@ mod site_key;
 
 use self::site_key::SiteKey;
 use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
+use crate::line::Line;
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use crate::views::names::FrameId;
@@ -342,7 +343,7 @@ impl Report for Leaks {
         as_json(self)
     }
 
-    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {
+    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<Line> {
         lines::of(self, layout, detail)
     }
 }

@@ -1,6 +1,7 @@
 //! The report of an out of memory for a person.
 use super::{Detail, GIVEN_LESS, NamedBlock, NamedHolder, NamedKill, NamedOom, NamedPool, OomReport, REFUSED_AGAIN};
 use crate::keeper::oom_kills::Certainty;
+use crate::line::{Line, line_of};
 use crate::report::quantity::{bytes, count, counted};
 use crate::views::layout::{Emphasis, Layout};
 use crate::views::rows::share;
@@ -11,7 +12,7 @@ const BRIEF_OOMS: usize = 3;
 const BRIEF_SITES: usize = 3;
 
 /// Nothing to say of a process that had all it wanted, unless `asked`.
-pub(super) fn of(report: &OomReport, layout: &Layout, asked: Detail) -> Vec<String> {
+pub(super) fn of(report: &OomReport, layout: &Layout, asked: Detail) -> Vec<Line> {
     let detail = if report.asked_for { Detail::Full } else { asked };
     let told = match detail {
         Detail::Brief => BRIEF_OOMS,
@@ -26,21 +27,21 @@ pub(super) fn of(report: &OomReport, layout: &Layout, asked: Detail) -> Vec<Stri
     let told = report.ooms.len().min(told) as u64;
     if report.count > told {
         let more = counted(report.count - told, "more time", "more times");
-        lines.push(format!("out of memory {more}, {} refusals in all", count(report.refusals)));
+        lines.push(line_of!("out of memory {more}, {} refusals in all", count(report.refusals)));
     }
     if report.handled {
-        lines.push("the program dealt with that, and ended with status 0".to_owned());
+        lines.push("the program dealt with that, and ended with status 0".into());
     }
     if let Some(killed) = &report.killed {
         lines.extend(of_kill(killed, report.pid, layout, detail));
     }
     if lines.is_empty() && asked == Detail::Full {
-        lines.push("no memory was refused".to_owned());
+        lines.push("no memory was refused".into());
     }
     lines
 }
 
-fn of_oom(oom: &NamedOom, pid: u32, before: Option<&NamedOom>, layout: &Layout, detail: Detail) -> Vec<String> {
+fn of_oom(oom: &NamedOom, pid: u32, before: Option<&NamedOom>, layout: &Layout, detail: Detail) -> Vec<Line> {
     let mut circumstances = vec![oom.call.to_owned()];
     if let Some(step) = oom.step {
         circumstances.push(format!("step {step}"));
@@ -61,14 +62,14 @@ fn of_oom(oom: &NamedOom, pid: u32, before: Option<&NamedOom>, layout: &Layout, 
         seconds(oom.after_ns),
         circumstances.join(", ")
     );
-    let mut lines = vec![layout.emphasised(&layout.fit(&title), Emphasis::Grown)];
+    let mut lines = vec![layout.emphasised(layout.fit(&title), Emphasis::Grown)];
     let asked = "  asked for by ";
-    lines.push(format!("{asked}{}", oom.site.text(layout.left(asked.len()))));
-    lines.push(format!("  {}", fate(oom)));
+    lines.push(line_of!("{asked}{}", oom.site.text(layout.left(asked.len()))));
+    lines.push(line_of!("  {}", fate(oom)));
     if oom.pools.is_empty() {
-        lines.push("  what was alive then was not looked at: there were too many refusals".to_owned());
+        lines.push("  what was alive then was not looked at: there were too many refusals".into());
     } else if before.is_some_and(|before| is_same_memory(before, oom)) {
-        lines.push("  what was alive was the same as before".to_owned());
+        lines.push("  what was alive was the same as before".into());
         return lines;
     }
     lines.extend(of_pools(&oom.pools, &oom.device, layout, detail));
@@ -97,7 +98,7 @@ fn fate(oom: &NamedOom) -> String {
     }
 }
 
-fn of_kill(killed: &NamedKill, pid: u32, layout: &Layout, detail: Detail) -> Vec<String> {
+fn of_kill(killed: &NamedKill, pid: u32, layout: &Layout, detail: Detail) -> Vec<Line> {
     let kill = killed.kill;
     let processes = counted(kill.killed, "process", "processes");
     let (sure, why) = match kill.certainty {
@@ -112,19 +113,19 @@ fn of_kill(killed: &NamedKill, pid: u32, layout: &Layout, detail: Detail) -> Vec
         ),
     };
     let title = format!("OUT OF MEMORY: process {pid} was {sure}killed by the kernel for want of memory");
-    let mut lines = vec![layout.emphasised(&layout.fit(&title), Emphasis::Grown), format!("  {why}")];
+    let mut lines = vec![layout.emphasised(layout.fit(&title), Emphasis::Grown), line_of!("  {why}")];
     if killed.pools.iter().all(|pool| pool.blocks == 0) {
-        lines.push("  its host memory was not recorded: --device=cpu, or npu,cpu, does".to_owned());
+        lines.push("  its host memory was not recorded: --device=cpu, or npu,cpu, does".into());
     }
     lines.extend(of_pools(&killed.pools, "cpu", layout, detail));
     lines
 }
 
-fn of_pools(pools: &[NamedPool], of: &str, layout: &Layout, detail: Detail) -> Vec<String> {
+fn of_pools(pools: &[NamedPool], of: &str, layout: &Layout, detail: Detail) -> Vec<Line> {
     let mut pools: Vec<&NamedPool> = pools.iter().filter(|pool| pool.blocks > 0 || pool.reserved > Some(0)).collect();
     // A framework's pool says more than the driver's memory that it is made of: whose block made the pool grow is chance.
     pools.sort_by_key(|pool| pool.pool == Pool::Hal.name());
-    let mut lines: Vec<String> = pools.iter().map(|pool| format!("  {}", state(pool, of))).collect();
+    let mut lines: Vec<Line> = pools.iter().map(|pool| line_of!("  {}", state(pool, of))).collect();
     match detail {
         Detail::Brief => {
             let is_made_of = |pool: &NamedPool| pool.pool == Pool::Hal.name();
@@ -165,10 +166,10 @@ fn lies_in_host(pool: &NamedPool, of: &str) -> bool {
     of == "cpu" && pool.pool == Pool::PtaCaching.name()
 }
 
-fn in_full(pool: &NamedPool, of: &str, layout: &Layout) -> Vec<String> {
+fn in_full(pool: &NamedPool, of: &str, layout: &Layout) -> Vec<Line> {
     let heading = |text: &str| {
         let title = format!("  {text} of {} {}:", device(of), pool.pool);
-        layout.emphasised(&layout.fit(&title), Emphasis::Heading)
+        layout.emphasised(layout.fit(&title), Emphasis::Heading)
     };
     let mut lines = Vec::new();
     if !pool.sites.is_empty() {
@@ -179,7 +180,7 @@ fn in_full(pool: &NamedPool, of: &str, layout: &Layout) -> Vec<String> {
         lines.push(heading("by owner,"));
         lines.extend(pool.owners.iter().map(|owner| {
             let name = owner.owner.as_deref().unwrap_or("(no owner)");
-            format!("  {}{name}", numbers(owner.bytes, owner.blocks, pool.used))
+            line_of!("  {}{name}", numbers(owner.bytes, owner.blocks, pool.used))
         }));
     }
     for (title, blocks) in [("largest blocks", &pool.largest), ("newest blocks", &pool.newest)] {
@@ -200,24 +201,24 @@ fn numbers(part: u64, blocks: u64, whole: u64) -> String {
     format!("{:>12} {:>5.1}% {:>13}  ", bytes(part), share(part, whole) * 100.0, counted(blocks, "block", "blocks"))
 }
 
-fn holders(sites: &[NamedHolder], whole: u64, most: usize, layout: &Layout) -> Vec<String> {
+fn holders(sites: &[NamedHolder], whole: u64, most: usize, layout: &Layout) -> Vec<Line> {
     let row = |holder: &NamedHolder| {
         let numbers = format!("  {}", numbers(holder.bytes, holder.blocks, whole));
         let place = holder.site.text(layout.left(numbers.len()));
-        let place = if holder.site.own { layout.emphasised(&place, Emphasis::Own) } else { place };
-        format!("{numbers}{place}")
+        let place = if holder.site.own { layout.emphasised(place, Emphasis::Own) } else { place.into() };
+        Line::new(numbers).then(place)
     };
     sites.iter().take(most).map(row).collect()
 }
 
 /// Neighbours that differ in nothing but their address and time are one row.
-fn of_blocks(blocks: &[NamedBlock], layout: &Layout) -> Vec<String> {
+fn of_blocks(blocks: &[NamedBlock], layout: &Layout) -> Vec<Line> {
     let kind = |block: &NamedBlock| (block.bytes, block.owner.clone(), block.step, block.site.clone());
     blocks.chunk_by(|one, other| kind(one) == kind(other)).map(|alike| of_alike(alike, layout)).collect()
 }
 
-fn of_alike(alike: &[NamedBlock], layout: &Layout) -> String {
-    let Some(block) = alike.first() else { return String::new() };
+fn of_alike(alike: &[NamedBlock], layout: &Layout) -> Line {
+    let Some(block) = alike.first() else { return Line::default() };
     let number = match alike.len() {
         1 => format!("at {}, after {}", block.address, seconds(block.after_ns)),
         number => format!("{number} blocks, one at {}, after {}", block.address, seconds(block.after_ns)),
@@ -226,12 +227,12 @@ fn of_alike(alike: &[NamedBlock], layout: &Layout) -> String {
     let owner = block.owner.as_ref().map_or(String::new(), |owner| format!(" {owner}"));
     let facts = format!("  {:>12}  {number}{step}{owner}  ", bytes(block.bytes));
     let place = block.site.text(layout.left(facts.len()));
-    let place = if block.site.own { layout.emphasised(&place, Emphasis::Own) } else { place };
-    format!("{facts}{place}")
+    let place = if block.site.own { layout.emphasised(place, Emphasis::Own) } else { place.into() };
+    Line::new(facts).then(place)
 }
 
 /// A row of bars, each the most in its stretch of time.
-fn history(pool: &NamedPool, of: &str, layout: &Layout) -> Vec<String> {
+fn history(pool: &NamedPool, of: &str, layout: &Layout) -> Vec<Line> {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const COLUMNS: usize = 64;
     let most = pool.history.iter().map(|point| point.most).max().unwrap_or(0);
@@ -256,7 +257,7 @@ fn history(pool: &NamedPool, of: &str, layout: &Layout) -> Vec<String> {
         seconds(last.after_ns),
         bytes(most)
     );
-    vec![layout.emphasised(&layout.fit(&title), Emphasis::Heading), format!("    {}", layout.narrower(4).fit(&bars))]
+    vec![layout.emphasised(layout.fit(&title), Emphasis::Heading), layout.narrower(4).fit(&bars).indented(4)]
 }
 
 fn seconds(ns: u64) -> String {

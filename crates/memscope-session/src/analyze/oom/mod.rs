@@ -3,6 +3,7 @@ mod lines;
 
 use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
 use crate::keeper::oom_kills::OomKill;
+use crate::line::{Line, escaped};
 use crate::settings::values::DEFAULT_OOM_HOLDERS;
 use crate::views::layout::{Layout, joined_within};
 use crate::views::merged::Naming;
@@ -202,7 +203,8 @@ impl NamedSite {
         }
         let mut text = joined_within(&self.frames, " < ", room);
         if let Some(via) = &self.via {
-            let used = console::measure_text_width(&text) + console::measure_text_width(via) + 3;
+            let via = escaped(via);
+            let used = console::measure_text_width(&text) + console::measure_text_width(&via) + 3;
             if room.is_none_or(|room| used <= room) {
                 text.push_str(&format!(" [{via}]"));
             }
@@ -222,7 +224,7 @@ impl Report for OomReport {
         as_json(self)
     }
 
-    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {
+    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<Line> {
         lines::of(self, layout, detail)
     }
 }

@@ -3,6 +3,7 @@ use super::{
     BUDGET, DISK_FULL, Detail, LATE, NO_FILE, NO_OUTPUTS, NamedBlock, NamedChange, NamedDoubt, NamedNeighbour,
     NamedOperator, NamedProblem, NamedWatches, TOO_MANY_BLOCKS,
 };
+use crate::line::{Line, line_of};
 use crate::report::quantity::{bytes, count, counted};
 use crate::views::layout::{Emphasis, Layout, joined_within};
 
@@ -12,7 +13,7 @@ const BRIEF_BLOCKS: usize = 3;
 /// How many frames of a stack are told; all, where it was asked for.
 const BRIEF_FRAMES: usize = 4;
 
-pub(super) fn of(report: &NamedWatches, layout: &Layout, detail: Detail) -> Vec<String> {
+pub(super) fn of(report: &NamedWatches, layout: &Layout, detail: Detail) -> Vec<Line> {
     let mut lines = Vec::new();
     let (alarmed, quiet): (Vec<&NamedBlock>, Vec<&NamedBlock>) =
         report.blocks.iter().partition(|block| block.alarms > 0);
@@ -22,44 +23,44 @@ pub(super) fn of(report: &NamedWatches, layout: &Layout, detail: Detail) -> Vec<
     let (doubtful, quiet): (Vec<&NamedBlock>, Vec<&NamedBlock>) =
         quiet.into_iter().partition(|block| block.doubtful_changes > 0);
     for block in doubtful {
-        lines.push(format!("watched {}: {}{}", title(block), found(block), end(block)));
+        lines.push(line_of!("watched {}: {}{}", title(block), found(block), end(block)));
         lines.extend(of_doubts(block, layout, detail));
     }
     let told = if detail == Detail::Full { usize::MAX } else { BRIEF_BLOCKS };
     for block in quiet.iter().take(told) {
-        lines.push(format!("watched {}: {}{}", title(block), found(block), end(block)));
+        lines.push(line_of!("watched {}: {}{}", title(block), found(block), end(block)));
     }
     if let more @ 1.. = quiet.len().saturating_sub(told) {
         let changes: u64 = quiet.iter().skip(told).map(|block| block.legal_changes).sum();
         let blocks = counted(more as u64, "more block was", "more blocks were");
-        lines.push(format!(
+        lines.push(line_of!(
             "{blocks} watched without an alarm, {} by their owners",
             counted(changes, "change", "changes")
         ));
     }
     if let Some(block) = report.blocks.iter().find(|block| block.no_such_output) {
-        lines.push(format!(
+        lines.push(line_of!(
             "note: {} has no output of the number that was asked for; all its outputs were watched",
             block.name
         ));
     }
     if report.blocks.iter().any(|block| block.late && block.legal_changes > 0) {
-        lines.push(String::from(
+        lines.push(Line::new(
             "note: launches were asynchronous: a change seen during an owner of the block is taken for the owner's, and may be that of an \
              operator before it; ASCEND_LAUNCH_BLOCKING=1 makes it certain",
         ));
     }
     if report.not_looked > 0 {
-        lines.push(format!(
+        lines.push(line_of!(
             "note: watched blocks were not looked at {} while a graph was captured, for nobody may wait for the device then; what the \
              graph writes when it runs is told as between operators",
             counted(report.not_looked, "time", "times")
         ));
     }
-    let mut problems: Vec<String> = report.problems.iter().map(of_problem).collect();
+    let mut problems: Vec<Line> = report.problems.iter().map(|problem| of_problem(problem).into()).collect();
     problems.dedup();
     lines.extend(problems);
-    lines.extend(of_window(report));
+    lines.extend(of_window(report).map(Line::from));
     lines
 }
 
@@ -105,30 +106,30 @@ fn found(block: &NamedBlock) -> String {
     format!("{looks}{legal}{doubtful}")
 }
 
-fn of_doubts(block: &NamedBlock, layout: &Layout, detail: Detail) -> Vec<String> {
+fn of_doubts(block: &NamedBlock, layout: &Layout, detail: Detail) -> Vec<Line> {
     let told = if detail == Detail::Full { usize::MAX } else { BRIEF_CHANGES };
-    let mut lines: Vec<String> =
+    let mut lines: Vec<Line> =
         block.doubts.iter().take(told).flat_map(|doubt| of_doubt(doubt, layout, detail)).collect();
     if let more @ 1.. = block.doubts.len().saturating_sub(told) {
-        lines.push(format!("  and by {}", counted(more as u64, "more operator", "more operators")));
+        lines.push(line_of!("  and by {}", counted(more as u64, "more operator", "more operators")));
     }
     lines
 }
 
-fn of_doubt(doubt: &NamedDoubt, layout: &Layout, detail: Detail) -> Vec<String> {
+fn of_doubt(doubt: &NamedDoubt, layout: &Layout, detail: Detail) -> Vec<Line> {
     let NamedDoubt { owner, times, change, .. } = doubt;
     let times = if *times == 1 { String::new() } else { format!(" {} times, at first", count(*times)) };
     let mut lines = Vec::new();
     if doubt.doubt == LATE {
-        lines.push(format!("  changed{times} {}{}", place(change), differing(change)));
-        lines.push(format!(
+        lines.push(line_of!("  changed{times} {}{}", place(change), differing(change)));
+        lines.push(line_of!(
             "    launches were asynchronous: it may be the change of {}, which owns the block and had ended unseen to change it, or that of \
              any operator{}; ASCEND_LAUNCH_BLOCKING=1 tells",
             operator(owner),
             since(change)
         ));
     } else {
-        lines.push(format!(
+        lines.push(line_of!(
             "  changed{times} during {}, which was given it as an input and does not say whether to write into it{}",
             operator(owner),
             differing(change)
@@ -148,27 +149,27 @@ fn end(block: &NamedBlock) -> &'static str {
     }
 }
 
-fn of_alarms(block: &NamedBlock, layout: &Layout, detail: Detail) -> Vec<String> {
+fn of_alarms(block: &NamedBlock, layout: &Layout, detail: Detail) -> Vec<Line> {
     let times = counted(block.alarms, "time", "times");
     let title = format!("OVERWRITTEN: {} was changed {times} by others than its owners", title(block));
-    let mut lines = vec![layout.emphasised(&layout.fit(&title), Emphasis::Grown)];
+    let mut lines = vec![layout.emphasised(layout.fit(&title), Emphasis::Grown)];
     let told = if detail == Detail::Full { usize::MAX } else { BRIEF_CHANGES };
     for change in block.changes.iter().take(told) {
         lines.extend(of_change(change, layout, detail));
     }
     let told = block.changes.len().min(told) as u64;
     if block.alarms > told {
-        lines.push(format!("  and {} more such changes", count(block.alarms - told)));
+        lines.push(line_of!("  and {} more such changes", count(block.alarms - told)));
     }
-    lines.push(format!("  {}{}", found(block), end(block)));
+    lines.push(line_of!("  {}{}", found(block), end(block)));
     lines.extend(of_doubts(block, layout, detail));
     lines
 }
 
-fn of_change(change: &NamedChange, layout: &Layout, detail: Detail) -> Vec<String> {
-    let mut lines = vec![format!("  changed {}{}", place(change), differing(change))];
+fn of_change(change: &NamedChange, layout: &Layout, detail: Detail) -> Vec<Line> {
+    let mut lines = vec![line_of!("  changed {}{}", place(change), differing(change))];
     if !change.exact {
-        lines.push(format!(
+        lines.push(line_of!(
             "    launches were asynchronous: an earlier operator may have done it{}; ASCEND_LAUNCH_BLOCKING=1 narrows it to one",
             since(change)
         ));
@@ -204,11 +205,11 @@ fn since(change: &NamedChange) -> String {
     })
 }
 
-fn callers_and_neighbours(change: &NamedChange, layout: &Layout, detail: Detail) -> Vec<String> {
+fn callers_and_neighbours(change: &NamedChange, layout: &Layout, detail: Detail) -> Vec<Line> {
     let with_stack = change.during.iter().filter(|call| !call.stack.is_empty());
-    let callers = with_stack.map(|call| format!("    called by {}", stack(&call.stack, layout, detail)));
+    let callers = with_stack.map(|call| line_of!("    called by {}", stack(&call.stack, layout, detail)));
     let neighbours =
-        change.neighbours.iter().map(|neighbour| format!("    {}", of_neighbour(neighbour, layout, detail)));
+        change.neighbours.iter().map(|neighbour| line_of!("    {}", of_neighbour(neighbour, layout, detail)));
     callers.chain(neighbours).collect()
 }
 

@@ -2,6 +2,7 @@
 mod lines;
 
 use super::{Detail, Ended, Lacking, Report, Running, Wishes, as_json};
+use crate::line::Line;
 use crate::views::layout::Layout;
 use crate::views::merged::Naming;
 use memscope_analysis::watch::{
@@ -164,7 +165,7 @@ impl Report for NamedWatches {
         as_json(self)
     }
 
-    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<String> {
+    fn lines(&self, layout: &Layout, detail: Detail) -> Vec<Line> {
         lines::of(self, layout, detail)
     }
 }

@@ -5,6 +5,7 @@ use super::names::{FramePosition, Language, Names};
 use super::reading::View;
 use super::role::Role;
 use super::tree::{CallTree, NO_STACK};
+use crate::line::{escaped, json_for_terminal};
 use crate::report::quantity::{bytes, counted};
 use memscope_analysis::Held;
 use rustc_hash::FxHasher;
@@ -146,16 +147,17 @@ pub(super) fn tint(label: &str) -> u8 {
 fn detail(name: &str, inclusive: Held, own: Held, total: Held) -> String {
     let percent = if total.bytes == 0 { 0.0 } else { inclusive.bytes as f64 * 100.0 / total.bytes as f64 };
     let blocks = counted(inclusive.blocks, "block", "blocks");
-    format!("{name}\n{} in {blocks}, {percent:.1} %\nown {}", bytes(inclusive.bytes), bytes(own.bytes))
+    format!("{}\n{} in {blocks}, {percent:.1} %\nown {}", escaped(name), bytes(inclusive.bytes), bytes(own.bytes))
 }
 
 /// One line a stack: its frames, outermost first, separated by semicolons, and its bytes. What most flame graph programs
-/// read.
+/// read. A name has no line of its own: what would end one is escaped.
 pub fn collapsed(view: &View) -> String {
     let mut lines: Vec<(String, u64)> = Vec::new();
     let mut known: rustc_hash::FxHashMap<String, usize> = rustc_hash::FxHashMap::default();
     for stack in view.profile.stacks.iter().filter(|stack| stack.held.bytes > 0) {
-        let frames: Vec<String> = stack.frames.iter().map(|frame| view.names.text(*frame).replace(';', ":")).collect();
+        let frames: Vec<String> =
+            stack.frames.iter().map(|frame| escaped(&view.names.text(*frame)).replace(';', ":")).collect();
         let line = if frames.is_empty() { NO_STACK.to_owned() } else { frames.join(";") };
         let place = *known.entry(line).or_insert_with_key(|line| {
             lines.push((line.clone(), 0));
@@ -209,5 +211,5 @@ pub fn speedscope(view: &View) -> String {
             "weights": weights,
         }],
     });
-    format!("{file}\n")
+    json_for_terminal(&format!("{file}\n")).into_owned()
 }

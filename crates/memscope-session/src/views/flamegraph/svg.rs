@@ -1,5 +1,6 @@
 //! A picture for a browser: one file, nothing fetched, readable as it is and explorable where scripts run.
 use super::{Flame, Tone};
+use crate::line::escaped_lines;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("flame.css");
@@ -94,20 +95,18 @@ fn class(tone: Tone) -> &'static str {
     }
 }
 
-/// Any text as the content of an element or of an attribute in double quotes; characters that XML has no place for are
-/// replaced.
+/// Any text as the content of an element or of an attribute in double quotes, with none of what would not be shown as itself;
+/// characters that XML has no place for are replaced.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 8);
-    for character in text.chars() {
+    for character in escaped_lines(text).chars() {
         match character {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            '\n' | '\t' => safe.push(character),
             '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
-            control if control.is_control() => safe.push('\u{fffd}'),
             other => safe.push(other),
         }
     }
@@ -160,6 +159,7 @@ mod tests {
             "--> <!-- <![CDATA[",
             "\u{0}\u{1}\u{b}\u{1f}\u{7f}\u{85}\u{fffe}\u{ffff}",
             "std::map<std::string, std::vector<int> >::operator[]",
+            "\u{1b}]0;x\u{7}\u{9b}\u{202e}\u{2066}\u{2028}\t",
             "权重 💥",
         ] {
             check(name);
