@@ -214,6 +214,7 @@ pub(crate) fn forget_image() {
 #[cfg(all(test, feature = "model"))]
 pub(crate) fn release_windows() {
     let Some(process) = page() else { return };
+    process.filters_counted.store(ptr::null_mut(), Release);
     for number in 0..process.lane_count.load(Relaxed) {
         if let Some(lane) = process.lanes.get(number) {
             // SAFETY: nobody uses it any more.
