@@ -1,4 +1,4 @@
-/* Threads that come and go: crowd many | tiny | keys. `many` writes "<number> <thread id>" lines to the file `threads`. */
+/* Threads that come and go: crowd many | tiny | keys | together. `many` writes "<number> <thread id>" lines to the file `threads`. */
 #include <limits.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -89,6 +89,42 @@ static int keys(void) {
     return 0;
 }
 
+enum { TOGETHER = 20000 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t all_have_come = PTHREAD_COND_INITIALIZER;
+static int have_come;
+
+/// Allocates, waits until all have, and frees.
+static void *with_all_others(void *unused) {
+    void *block = malloc(7103);
+    pthread_mutex_lock(&lock);
+    if (++have_come == TOGETHER)
+        pthread_cond_broadcast(&all_have_come);
+    while (have_come < TOGETHER)
+        pthread_cond_wait(&all_have_come, &lock);
+    pthread_mutex_unlock(&lock);
+    free(block);
+    return unused;
+}
+
+static int together(void) {
+    pthread_t *threads = calloc(TOGETHER, sizeof *threads);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (pthread_attr_setstacksize(&attributes, 2 * PTHREAD_STACK_MIN))
+        return 6;
+    for (int i = 0; i < TOGETHER; i++)
+        if (pthread_create(&threads[i], &attributes, with_all_others, 0)) {
+            fprintf(stderr, "thread %d cannot be created\n", i);
+            return 7;
+        }
+    for (int i = 0; i < TOGETHER; i++)
+        pthread_join(threads[i], 0);
+    free(threads);
+    return 0;
+}
+
 int main(int count, char **arguments) {
     const char *mode = count > 1 ? arguments[1] : "";
     if (!strcmp(mode, "many"))
@@ -97,5 +133,7 @@ int main(int count, char **arguments) {
         return tiny();
     if (!strcmp(mode, "keys"))
         return keys();
+    if (!strcmp(mode, "together"))
+        return together();
     return 9;
 }

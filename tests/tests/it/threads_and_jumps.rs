@@ -1,10 +1,10 @@
 //! Threads that come and go, frames that are left by jumps and exceptions.
-use memscope_format::decode::EventKind;
+use memscope_format::decode::{Event, EventKind};
 use memscope_format::record::HostAddr;
-use memscope_tests::{Recording, Workshop};
+use memscope_tests::{Recorder, Recording, Workshop, finish};
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn run(source: &str, mode: &str, c_depth: u32) -> (Workshop, Recording) {
     let workshop = Workshop::new();
@@ -56,6 +56,48 @@ fn what_thread_key_destructors_do_is_recorded() {
     let process = recording.only().assert_sound();
     assert_eq!((process.tally(7101), process.tally(7102)), ((10, 10, 0), (10, 10, 0)));
     assert_eq!(process.functions(process.allocations(7102)[0].at.stack)[0], "at_thread_end");
+}
+
+#[test]
+fn twenty_thousand_threads_at_once_lose_nothing() {
+    for c_depth in [0, 8] {
+        let (_workshop, recording) = run("crowd.c", "together", c_depth);
+        assert!(recording.output.status.success(), "{:?}", recording.output);
+        let process = recording.only().assert_sound();
+        assert_eq!((process.tally(7103), process.outcome.lost_events), ((20_000, 20_000, 0), 0));
+        assert!(process.lanes > 20_000, "{} lanes", process.lanes);
+    }
+}
+
+/// Threads of `ends_at_work.c`; more by `MSMEMSCOPE_ENDS_AT_WORK`.
+fn threads_that_end_at_work() -> String {
+    std::env::var("MSMEMSCOPE_ENDS_AT_WORK").unwrap_or_else(|_| "300".to_owned())
+}
+
+#[test]
+fn a_thread_that_ends_while_a_hook_is_at_work_does_no_harm() {
+    let workshop = Workshop::new();
+    let program = workshop.compile("ends_at_work.c");
+    for way in ["raw-exit", "pthread-exit", "cancel"] {
+        for c_depth in [0, 20] {
+            let output = workshop.directory(&format!("{way}-{c_depth}"));
+            let recorder = Recorder::into_directory(&output).c_stacks(c_depth);
+            let mut command = Command::new(&program);
+            let command = recorder.apply(command.arg(way).arg(threads_that_end_at_work()));
+            let run = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started"));
+            assert!(run.status.success(), "{way}, {c_depth}: {run:?}");
+            let recording = Recording::open(&output, run);
+            let process = recording.only();
+            assert_eq!(process.outcome.damage, [], "{way}, {c_depth}");
+            let said = recording.stdout();
+            let pairs: usize = said.split(' ').next().and_then(|pairs| pairs.parse().ok()).expect("it says how many");
+            let of_size = |event: &&Event| {
+                matches!(event.kind, EventKind::HostMap { size: 49_152, .. } | EventKind::HostUnmap { size: 49_152, .. })
+            };
+            let recorded = process.raw.iter().filter(of_size).count();
+            assert!(recorded >= 2 * pairs, "{way}, {c_depth}: {recorded} events of {pairs} pairs");
+        }
+    }
 }
 
 #[test]
