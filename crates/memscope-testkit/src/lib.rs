@@ -1,4 +1,4 @@
-//! Spools made to order, through the encoder the recorder uses. For tests only.
+//! Spools made to order, through the encoder the recorder uses, and programs [`compiled`] once. For tests only.
 //!
 //! ```no_run
 //! use memscope_testkit::SpoolBuilder;
@@ -12,6 +12,7 @@
 //! spool.write(std::path::Path::new("/tmp/process")).unwrap();
 //! ```
 #![allow(unsafe_code)]
+pub mod compiled;
 mod memory;
 mod operators;
 mod program;
