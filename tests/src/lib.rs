@@ -13,6 +13,7 @@ mod recorder;
 mod stage;
 mod workshop;
 
+pub use memscope_testkit::rounds;
 pub use recorded::{Read, Recorded, Recording, read_events};
 pub use recorder::Recorder;
 pub use stage::{command, library};

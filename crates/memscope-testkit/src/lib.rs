@@ -16,6 +16,7 @@ pub mod compiled;
 mod memory;
 mod operators;
 mod program;
+mod rounds;
 mod stacks;
 
 pub use memscope_format::encode::Extended;
@@ -31,6 +32,7 @@ pub use memscope_format::record::{
     StackRef,
 };
 pub use memscope_format::watch;
+pub use rounds::{cases, rounds};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
