@@ -9,8 +9,8 @@ use std::{env, fs};
 
 /// Puts what `compiler` makes of the arguments, files among them, to `output`. It is a copy: a test may do with it what it likes.
 ///
-/// Kept by the arguments, the text of the files and of the headers beside them, and the compiler's version. What refers to
-/// the place of `output`, which is another one each time, is compiled each time.
+/// Kept by the arguments, the text of the files and of what they include, and the compiler's version. What refers to the
+/// place of `output`, which is another one each time, is compiled each time.
 ///
 /// # Panics
 /// If there is no compiler, or it refuses.
@@ -49,20 +49,27 @@ fn fingerprint(compiler: &str, arguments: &[&str]) -> u64 {
     env::current_dir().expect("tests run in a directory").hash(&mut hasher);
     for argument in arguments {
         argument.hash(&mut hasher);
-        if let Ok(text) = fs::read(argument) {
+        for text in texts(Path::new(argument)) {
             text.hash(&mut hasher);
-            headers_beside(Path::new(argument)).hash(&mut hasher);
         }
     }
     hasher.finish()
 }
 
-fn headers_beside(source: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let directory = fs::read_dir(source.parent().expect("a source is in a directory")).expect("it can be listed");
-    let files = directory.map(|entry| entry.expect("it can be listed").path());
-    let mut headers: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|kind| kind == "h")).collect();
-    headers.sort();
-    headers.into_iter().map(|path| (path.clone(), fs::read(path).expect("a header can be read"))).collect()
+/// A file, if it is one, and those it includes by a path from its own place; what is elsewhere comes with the compiler.
+fn texts(file: &Path) -> Vec<Vec<u8>> {
+    let (mut paths, mut texts) = (vec![file.to_owned()], Vec::new());
+    while let Some(path) = paths.get(texts.len()) {
+        let text = fs::read(path).unwrap_or_default();
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        for line in String::from_utf8_lossy(&text).lines() {
+            let included = line.trim_start().strip_prefix("#include \"").and_then(|rest| rest.split('"').next());
+            let included = included.map(|included| directory.join(included));
+            paths.extend(included.filter(|included| !paths.contains(included)));
+        }
+        texts.push(text);
+    }
+    texts
 }
 
 /// What the compiler says of itself.
