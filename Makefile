@@ -148,7 +148,8 @@ packages-build:
 
 nextest:
 	@$(CARGO) nextest --version >/dev/null 2>&1 || \
-	    $(TIMED) "install cargo-nextest" $(CARGO) install cargo-nextest --locked --version $(NEXTEST_VERSION)
+	    $(TIMED) "install cargo-nextest" $(CARGO) install cargo-nextest --locked --version $(NEXTEST_VERSION) \
+	        --no-default-features --features default-no-update
 
 packages-test:
 	@scripts/packages cc:gcc c++:g++ python3:python3 nm:binutils readelf:binutils setpriv:util-linux \
