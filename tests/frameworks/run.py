@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Real frameworks under msmemscope on the simulated CANN: what the export says must be what the framework says.
 
-    tests/frameworks/run.py quick|further|all [--stage DIR] [--sim DIR] [--only TEXT]
+    tests/frameworks/run.py quick|further|all [--stage DIR] [--sim DIR] [--only TEXT] [--jobs N]
 
 quick: C programs that do what frameworks do, a C++ program that uses ATB, and torch_npu 2.7.1. further: MindSpore
-2.7.1 and 2.10.0, and torch_npu 2.6.0. Needs `make wheel sim`. One line per case; exit status 1 if one fails, and, if CI is
-set, also if one is skipped.
+2.7.1 and 2.10.0, and torch_npu 2.6.0. Needs `make wheel sim`. Cases run over as many workers as there are processors. One line per
+case, as it ends; exit status 1 if one fails, and, if CI is set, also if one is skipped.
 Frameworks are installed into MSMEMSCOPE_CACHE (default .cache/frameworks of the repository).
 """
 
 import argparse
+import fcntl
 import functools
 import os
 import pathlib
@@ -17,6 +18,8 @@ import sys
 import tempfile
 import time
 import traceback
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import atb_cases
 import attached_cases
@@ -27,6 +30,7 @@ import leak_cases
 import manual_cases
 import mindspore_cases
 import operator_cases
+import pool
 import storage_cases
 import stream_cases
 import torch_cases
@@ -41,6 +45,8 @@ QUICK = (device_cases.CASES + kernel_cases.CASES + atb_cases.CASES + torch_cases
 FURTHER = (mindspore_cases.CASES + torch_cases.OLD_CASES + leak_cases.FURTHER_CASES + usage_cases.FURTHER_CASES
            + attached_cases.FURTHER_CASES + decompose_cases.FURTHER_CASES + stream_cases.FURTHER_CASES)
 SETS = {"quick": QUICK, "further": FURTHER, "all": QUICK + FURTHER}
+# What measures, or has so many processes of its own that beside another it would be a test of patience.
+ALONE = set()
 
 
 class Site:
@@ -81,24 +87,35 @@ def main():
     parser.add_argument("--sim", type=pathlib.Path, default=target / "sim", help="where sim/build.sh has put its trees")
     parser.add_argument("--wheels", type=pathlib.Path, default=REPOSITORY / "dist", help="where the Python package is")
     parser.add_argument("--only", default="", help="run the cases with this text in their names")
+    pool.add_option(parser)
     arguments = parser.parse_args()
     for needed in (arguments.stage / "bin/msmemscope", arguments.sim / "ascend-toolkit/latest/lib64"):
         if not needed.exists():
             sys.exit(f"{needed} does not exist; run `make wheel sim` first")
 
     with tempfile.TemporaryDirectory(prefix="msmemscope-") as packages:
-        package = functools.lru_cache(lambda: unpacked(arguments.wheels, pathlib.Path(packages)))
-        return run(arguments, package)
+        return run(arguments, functools.partial(package_in, pathlib.Path(packages), arguments.wheels))
+
+
+def package_in(directory, wheels):
+    """Where the Python package is unpacked, by the worker that is the first to ask for it."""
+    with open(directory / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (directory / "package").exists():
+            unpacked(wheels, directory / "unfinished").rename(directory / "package")
+    return directory / "package"
 
 
 def run(arguments, package):
+    def timed(case):
+        began = time.monotonic()
+        return *attempt(case, arguments.stage.resolve(), arguments.sim.resolve(), package), time.monotonic() - began
+
     counts = dict.fromkeys(("passed", "FAILED", "SKIPPED"), 0)
-    for case in SETS[arguments.set]:
-        if arguments.only in case.name:
-            began = time.monotonic()
-            outcome, details = attempt(case, arguments.stage.resolve(), arguments.sim.resolve(), package)
-            counts[outcome] += 1
-            print(f"{outcome} {case.name} ({time.monotonic() - began:.1f} s): {details}", flush=True)
+    cases = [case for case in SETS[arguments.set] if arguments.only in case.name]
+    for case, (outcome, details, seconds) in pool.outcomes(cases, arguments.jobs, timed, lambda case: case.name in ALONE):
+        counts[outcome] += 1
+        print(f"{outcome} {case.name} ({seconds:.1f} s): {details}", flush=True)
     print(f"{counts['passed']} passed, {counts['FAILED']} failed, {counts['SKIPPED']} skipped")
     if counts["SKIPPED"]:
         print("frameworks: NOT EVERYTHING WAS TESTED, see SKIPPED above", file=sys.stderr)

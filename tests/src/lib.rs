@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: real programs, compiled on the spot, run bare and recorded, their recordings opened.
+//! What the end-to-end tests share: real programs, compiled when they have changed, run bare and recorded, their recordings opened.
 //!
 //! * [`Workshop`]: a temporary directory in which programs of `tests/programs` are compiled and run.
 //! * [`Recorder`]: the environment that makes a program record itself.
@@ -13,6 +13,7 @@ mod recorder;
 mod stage;
 mod workshop;
 
+pub use memscope_testkit::rounds;
 pub use recorded::{Read, Recorded, Recording, read_events};
 pub use recorder::Recorder;
 pub use stage::{command, library, staged};

@@ -1,5 +1,6 @@
 //! Compiling and running the programs.
 use crate::{Recorder, Recording};
+use memscope_testkit::compiled::compile;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
@@ -63,19 +64,14 @@ impl Workshop {
         // As distributions build for the processor, whose compilers keep frame pointers on aarch64 and on x86-64 do not.
         let frame_pointers =
             if cfg!(target_arch = "aarch64") { "-fno-omit-frame-pointer" } else { "-fomit-frame-pointer" };
-        let answer = Command::new(compiler)
-            // With every call and allocation that is written.
-            .args(["-O1", "-g", frame_pointers, "-fno-optimize-sibling-calls", "-fno-builtin", "-pthread"])
-            .args(["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"])
-            .arg(program_source(source))
-            .args(flags)
-            // Before glibc 2.34 the loader's functions, and those of timers, are in libraries of their own.
-            .args(["-Wl,--push-state,--as-needed", "-ldl", "-lrt", "-Wl,--pop-state"])
-            .arg("-o")
-            .arg(&output)
-            .output()
-            .unwrap_or_else(|error| panic!("the C compiler `{compiler}` is needed and cannot be run: {error}"));
-        assert!(answer.status.success(), "{source} does not compile:\n{}", String::from_utf8_lossy(&answer.stderr));
+        // With every call and allocation that is written.
+        let as_written = ["-O1", "-g", frame_pointers, "-fno-optimize-sibling-calls", "-fno-builtin", "-pthread"];
+        let strict = ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
+        // Before glibc 2.34 the loader's functions, and those of timers, are in libraries of their own.
+        let libraries = ["-Wl,--push-state,--as-needed", "-ldl", "-lrt", "-Wl,--pop-state"];
+        let source = program_source(source);
+        let source = [source.to_str().expect("its path is text")];
+        compile(compiler, &[&as_written[..], &strict, &source, flags, &libraries].concat(), &output);
         output
     }
 

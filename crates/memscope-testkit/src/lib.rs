@@ -1,4 +1,4 @@
-//! Spools made to order, through the encoder the recorder uses. For tests only.
+//! Spools made to order, through the encoder the recorder uses, and programs [`compiled`] once. For tests only.
 //!
 //! ```no_run
 //! use memscope_testkit::SpoolBuilder;
@@ -12,9 +12,11 @@
 //! spool.write(std::path::Path::new("/tmp/process")).unwrap();
 //! ```
 #![allow(unsafe_code)]
+pub mod compiled;
 mod memory;
 mod operators;
 mod program;
+mod rounds;
 mod stacks;
 
 pub use memscope_format::encode::Extended;
@@ -30,6 +32,7 @@ pub use memscope_format::record::{
     StackRef,
 };
 pub use memscope_format::watch;
+pub use rounds::{cases, rounds};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;

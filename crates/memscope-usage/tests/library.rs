@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use memscope_testkit::compiled::compile;
 use memscope_usage::{
     Dcmi, DeviceMemory, ProcessMemory, Sampler, SamplerEnd, UsageError, UsageLog, UsageSample, UsageSource,
 };
@@ -19,9 +20,8 @@ fn stub(definitions: &[&str]) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let library = directory.path().join("libdcmi.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dcmi_stub.c");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC"]).args(definitions).arg("-o").arg(&library).arg(source);
-    assert!(compiler.status().unwrap().success(), "{definitions:?}");
+    let arguments = [&["-shared", "-fPIC"], definitions, &[source.to_str().unwrap()]].concat();
+    compile("cc", &arguments, &library);
     (directory, library)
 }
 

@@ -2,7 +2,7 @@
 use memscope_format::decode::{Event, EventKind};
 use memscope_format::layout::{SPOOL_DIRECTORY, WINDOWS_FILE};
 use memscope_format::record::HostAddr;
-use memscope_tests::{Recorder, Workshop, random, read_events};
+use memscope_tests::{Recorder, Workshop, random, read_events, rounds};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,6 +15,7 @@ const SLOTS: usize = 64;
 const MARK: u64 = 123_457;
 const LOG_BYTES: usize = 64 + RING * 8;
 
+/// More by `MSMEMSCOPE_KILL_ROUNDS`.
 const RUNS: u32 = 28;
 
 #[test]
@@ -42,7 +43,7 @@ fn kill_again_and_again(threads: usize, c_depth: u32) {
     let program = workshop.compile("killed.c");
     let mut random = random();
     let mut seen = 0;
-    for run in 0..RUNS {
+    for run in 0..rounds("MSMEMSCOPE_KILL_ROUNDS", RUNS) {
         let delay = Duration::from_micros(1_000 + random() % 59_000);
         let output = workshop.directory(&format!("run{run}"));
         let recorder = Recorder::into_directory(&output).c_stacks(c_depth);

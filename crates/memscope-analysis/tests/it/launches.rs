@@ -238,7 +238,7 @@ fn doing() -> impl Strategy<Value = Doing> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(64)))]
     /// Against sums over all that happened between two moments.
     #[test]
     fn changes_are_the_sums_of_what_happened_between(doings in proptest::collection::vec(doing(), 0..80)) {

@@ -257,7 +257,7 @@ fn steps() -> impl Strategy<Value = Vec<(u32, u32, Step)>> {
 type Live = BTreeMap<(u32, u64), (u64, u64, u32)>;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(200)))]
 
     /// Against a model too simple to be wrong: all live blocks in a map, sorted anew at each refusal.
     #[test]

@@ -46,7 +46,7 @@ impl Harm {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(256)))]
 
     #[test]
     fn harmed_files_end_in_an_error_or_in_books_that_agree(

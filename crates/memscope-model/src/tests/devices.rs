@@ -415,7 +415,7 @@ pub(super) fn build(steps: &[(usize, u64, Step)]) -> SpoolBuilder {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(128)))]
 
     /// Sums by device and pool are checked by [`replay`]; here, that the totals are the newest ones told.
     #[test]

@@ -267,7 +267,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(64)))]
 
     /// Whatever is launched where, each kernel has its three rows with its own name, in the order of time.
     #[test]

@@ -112,7 +112,7 @@ fn apply(pages: &mut Pages, step: Step) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(256)))]
 
     #[test]
     fn mappings_agree_with_a_page_table(steps in steps()) {

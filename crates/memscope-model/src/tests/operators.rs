@@ -177,7 +177,7 @@ fn a_heap_told_twice_is_counted_once_and_one_that_cannot_be_is_not() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(128)))]
 
     #[test]
     fn what_is_reserved_is_the_sum_of_the_heaps_that_are_there(
@@ -213,7 +213,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(256)))]
 
     #[test]
     fn harmed_operators_end_in_books_that_agree(

@@ -129,7 +129,7 @@ fn heap(event: &BlockEvent) -> (Action, u64, u64, bool, bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(128)))]
 
     #[test]
     fn a_replay_agrees_with_a_simple_model(steps in steps(300)) {

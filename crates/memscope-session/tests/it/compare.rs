@@ -253,7 +253,7 @@ fn exported(spool: &mut SpoolBuilder, format: Format) -> TempDir {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(48)))]
 
     /// Whatever was chosen to be recorded. Files do not tell of steps that begin or end while nothing is traced, so there are
     /// either steps or spans of tracing.

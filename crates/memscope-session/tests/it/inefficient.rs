@@ -127,7 +127,7 @@ fn report(path: &Path, idle_threshold: u64) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(128)))]
 
     #[test]
     fn spool_csv_and_database_end_in_the_same_report_whatever_the_streams(

@@ -231,7 +231,7 @@ fn marks_are_found_in_recordings_files_and_directories_and_missing_ones_are_told
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(48)))]
 
     #[test]
     fn spool_csv_and_database_have_the_same_leaks(

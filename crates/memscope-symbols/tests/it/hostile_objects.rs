@@ -42,7 +42,7 @@ fn a_file_cut_at_any_point_is_survived() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(400)))]
 
     #[test]
     fn any_bytes_behind_an_elf_header_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
@@ -61,7 +61,7 @@ fn changed_bytes_anywhere_in_a_real_program_are_survived() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("changed");
     let changes = proptest::collection::vec((0..whole.len(), any::<u8>()), 1..40);
-    proptest!(ProptestConfig::with_cases(600), |(changes in changes)| {
+    proptest!(ProptestConfig::with_cases(memscope_testkit::cases(600)), |(changes in changes)| {
         let mut bytes = whole.clone();
         for (at, byte) in changes {
             bytes[at] = byte;

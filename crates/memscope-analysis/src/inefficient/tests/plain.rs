@@ -175,7 +175,7 @@ fn program(choices: &[(u8, u32, u64, u64)]) -> Vec<Do> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(512)))]
 
     #[test]
     fn agrees_with_the_definitions_looked_up_one_by_one(

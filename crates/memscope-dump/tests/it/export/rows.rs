@@ -217,7 +217,7 @@ fn assert_row_tells_event(row: &[String], event: &BlockEvent) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(64)))]
     #[test]
     fn both_formats_tell_every_event_and_the_sums_are_right(
         steps in proptest::collection::vec(step(), 1..120)

@@ -165,7 +165,7 @@ fn random_tree(spool: &mut SpoolBuilder, nodes: &[(u8, u8, bool)], events: &[u8]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(48)))]
     #[test]
     fn what_rows_refer_to_is_what_they_would_have_said(
         nodes in proptest::collection::vec((any::<u8>(), any::<u8>(), any::<bool>()), 1..40),

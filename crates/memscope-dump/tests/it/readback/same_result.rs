@@ -299,7 +299,7 @@ fn of_files(directory: &Path, format: Format, brand: Brand, stacks: Option<Stack
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(96)))]
 
     #[test]
     fn spool_csv_and_database_of_a_run_end_in_the_same_result(steps in steps()) {

@@ -93,7 +93,7 @@ fn annotations(directory: &Path) -> Annotations {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(memscope_testkit::cases(48)))]
 
     #[test]
     fn recording_csv_and_database_end_in_the_same_report_and_the_same_rows(

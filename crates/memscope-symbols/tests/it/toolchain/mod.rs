@@ -17,9 +17,9 @@ pub(crate) fn run(command: &mut Command) -> String {
 
 /// Position-independent and with a build id, whatever the compiler's defaults are.
 pub(crate) fn compile(compiler: &str, sources: &[&Path], flags: &[&str], output: &Path) {
-    let mut command = Command::new(compiler);
-    command.args(["-fPIE", "-pie", "-Wl,--build-id=sha1"]).args(flags).arg("-o").arg(output).args(sources);
-    run(&mut command);
+    let sources: Vec<&str> = sources.iter().map(|source| source.to_str().unwrap()).collect();
+    let whatever_the_defaults = ["-fPIE", "-pie", "-Wl,--build-id=sha1"];
+    memscope_testkit::compiled::compile(compiler, &[&whatever_the_defaults, flags, &sources].concat(), output);
 }
 
 /// The return addresses a program reports of itself.
