@@ -92,7 +92,10 @@ fn a_thread_that_ends_while_a_hook_is_at_work_does_no_harm() {
             let said = recording.stdout();
             let pairs: usize = said.split(' ').next().and_then(|pairs| pairs.parse().ok()).expect("it says how many");
             let of_size = |event: &&Event| {
-                matches!(event.kind, EventKind::HostMap { size: 49_152, .. } | EventKind::HostUnmap { size: 49_152, .. })
+                matches!(
+                    event.kind,
+                    EventKind::HostMap { size: 49_152, .. } | EventKind::HostUnmap { size: 49_152, .. }
+                )
             };
             let recorded = process.raw.iter().filter(of_size).count();
             assert!(recorded >= 2 * pairs, "{way}, {c_depth}: {recorded} events of {pairs} pairs");
