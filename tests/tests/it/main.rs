@@ -26,4 +26,5 @@ mod summary;
 mod surroundings;
 mod threads_and_jumps;
 mod unreliable;
+mod unseen_filters;
 mod views;

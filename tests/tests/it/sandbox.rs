@@ -1,11 +1,11 @@
 //! Programs that lock themselves in by seccomp: they live as they do bare, and what was not recorded is told.
 use memscope_format::decode::{EventKind, ProcessState};
 use memscope_format::layout::StopReason;
-use memscope_tests::{Recorded, Recorder, Recording, Workshop, command, finish};
-use std::process::{Command, Stdio};
+use memscope_tests::{Recorded, Recorder, Recording, Workshop};
+use std::process::Command;
 
-const BEFORE: usize = 1000;
-const ROUNDS: usize = 100_000;
+pub(crate) const BEFORE: usize = 1000;
+pub(crate) const ROUNDS: usize = 100_000;
 
 fn run_with(workshop: &Workshop, filter: &str, adapt: impl FnOnce(Recorder) -> Recorder) -> Recording {
     let program = workshop.compile("sandbox.c");
@@ -23,7 +23,7 @@ fn run(filter: &str) -> Recording {
 }
 
 /// Nothing from before the filter is missing, and of what came after it all is recorded or counted.
-fn assert_accounted(process: &Recorded, after: usize) {
+pub(crate) fn assert_accounted(process: &Recorded, after: usize) {
     assert_eq!(process.outcome.damage, []);
     assert_eq!((process.tally(7000), process.tally(7001)), ((BEFORE, BEFORE, 0), (1, 1, 0)));
     let mark = |kind: EventKind| matches!(kind, EventKind::HostAlloc { size: 7001, .. });
@@ -162,57 +162,4 @@ fn a_filter_the_kernel_does_not_take_changes_nothing() {
     let process = recording.only().assert_sound();
     assert_accounted(process, 2 * ROUNDS);
     assert!(!process.info.sandboxed());
-}
-
-/// Runs `own_filter.c` under the command, whose keeper looks at it from outside.
-fn run_with_own_filter(how: &str) -> (Recording, String) {
-    let workshop = Workshop::new();
-    let program = workshop.compile("own_filter.c");
-    let output = workshop.path("output");
-    let mut command = command();
-    command
-        .args(["--device=cpu", "--data-format=none", "-o"])
-        .arg(&output)
-        .arg("--")
-        .arg(program)
-        .arg(how)
-        .arg(&output);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let run = finish(command.spawn().expect("the command can be started"));
-    let report = String::from_utf8_lossy(&run.stderr).into_owned();
-    assert!(run.status.success(), "{:?}\n{report}", run.status);
-    (Recording::open(&output, run), report)
-}
-
-#[test]
-fn a_filter_that_no_library_saw_is_noticed_from_outside_and_ends_the_recording_and_not_the_program() {
-    for how in ["main", "thread"] {
-        let (recording, report) = run_with_own_filter(how);
-        let process = recording.only();
-        assert_eq!(process.outcome.damage, []);
-        assert_eq!(process.tally(7000), (BEFORE, BEFORE, 0));
-        assert_eq!(process.info.stop_reason, StopReason::UnknownFilter, "{report}");
-        assert!(report.contains("a seccomp filter by a system call of its own"), "{report}");
-        let recorded = process.raw.iter().filter(|event| matches!(event.kind, EventKind::HostAlloc { size: 7002, .. }));
-        let missing = 2 * (ROUNDS - recorded.count()) as u64;
-        assert!((missing - 1..missing + 10).contains(&process.outcome.lost_events), "{missing} missing\n{report}");
-    }
-}
-
-#[test]
-fn a_child_under_such_a_filter_lives_and_its_parent_says_that_it_is_not_recorded() {
-    let (recording, report) = run_with_own_filter("children");
-    assert!(recording.only().info.sandboxed());
-    assert!(report.contains("threads and forked children that began under it are not recorded"), "{report}");
-}
-
-#[test]
-fn a_filter_that_was_seen_or_is_from_before_the_program_does_not_end_the_recording() {
-    let (recording, report) = run_with_own_filter("counted");
-    assert_accounted(recording.only().assert_sound(), 2 * ROUNDS);
-    assert_eq!(recording.only().info.filters_counted, 0, "{report}");
-    let (recording, report) = run_with_own_filter("next-image");
-    let after = recording.processes.last().expect("the second image is recorded");
-    assert_accounted(after.assert_sound(), 2 * ROUNDS);
-    assert_eq!(after.info.filters_counted, 0, "{report}");
 }

@@ -47,6 +47,7 @@ mod arch;
 mod cfi;
 mod chain_cells;
 mod chains;
+mod known_objects;
 mod last_stack;
 mod loader;
 mod maps;

@@ -1,4 +1,5 @@
 //! A loaded ELF object: found by an address in it, without the loader's locks.
+use super::known_objects;
 use super::loader::{self, ProgramHeaders};
 use super::maps::{Mapping, Maps};
 use core::ffi::{CStr, c_char};
@@ -21,7 +22,7 @@ pub(super) struct LoadedModule {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) bias: usize,
-    /// The loader's name for it; null if only the kernel was asked.
+    /// The loader's name for it; null if it has none that can be found.
     name: *const c_char,
     build_id: *const u8,
     build_id_len: usize,
@@ -33,7 +34,58 @@ pub(super) struct LoadedModule {
     pub(super) unwind_end: usize,
 }
 
+/// Of a [`LoadedModule`] without its number.
+pub(super) const WORDS: usize = 11;
+
 impl LoadedModule {
+    /// All but the number in the spool, which is each lane's own.
+    pub(super) fn words(&self) -> [usize; WORDS] {
+        [
+            self.segment_start,
+            self.segment_end,
+            self.start,
+            self.end,
+            self.bias,
+            self.name as usize,
+            self.build_id as usize,
+            self.build_id_len,
+            self.unwind_header,
+            self.unwind_start,
+            self.unwind_end,
+        ]
+    }
+
+    /// What [`LoadedModule::words`] gave of an object that is still loaded.
+    pub(super) fn from_words(words: [usize; WORDS]) -> LoadedModule {
+        let [
+            segment_start,
+            segment_end,
+            start,
+            end,
+            bias,
+            name,
+            build_id,
+            build_id_len,
+            unwind_header,
+            unwind_start,
+            unwind_end,
+        ] = words;
+        LoadedModule {
+            segment_start,
+            segment_end,
+            start,
+            end,
+            bias,
+            name: name as *const c_char,
+            build_id: build_id as *const u8,
+            build_id_len,
+            defined: 0,
+            unwind_header,
+            unwind_start,
+            unwind_end,
+        }
+    }
+
     pub(super) fn contains(&self, address: usize) -> bool {
         address.wrapping_sub(self.segment_start) < self.segment_end - self.segment_start
     }
@@ -183,7 +235,20 @@ fn is_readable_within(start: usize, end: usize, address: usize, length: usize) -
 /// The object that holds `address`, which must be in use by the calling thread's stack, or in none.
 #[cold]
 pub(super) fn loaded_object_at(address: usize) -> Option<LoadedModule> {
-    if loader::can_search() { object_by_search(address) } else { object_by_mappings(address) }
+    if loader::can_search() {
+        return object_by_search(address);
+    }
+    // Before anything is looked at: what is unloaded meanwhile is of an epoch that is over.
+    let epoch = super::unload_epoch();
+    known_objects::find(address, epoch).or_else(|| {
+        let mut module = object_by_mappings(address)?;
+        // In the loader's list, so that not each lane looks for it among the mappings.
+        if let Some(name) = memscope_sys::loader::path_of_bias(module.bias) {
+            module.name = name as *const c_char;
+        }
+        known_objects::keep(&module, epoch);
+        Some(module)
+    })
 }
 
 fn object_by_search(address: usize) -> Option<LoadedModule> {

@@ -219,6 +219,19 @@ impl GlobalScope {
     }
 }
 
+/// The path, as [`Object::path`], of the first object that was loaded so many bytes beyond where it was linked for.
+pub fn path_of_bias(bias: usize) -> Option<usize> {
+    settled(|memory| {
+        let mut objects = Objects::begin(memory);
+        while let Some(object) = objects.next(memory) {
+            if object.bias == bias {
+                return Some(object.name);
+            }
+        }
+        None
+    })
+}
+
 /// What `dlsym(RTLD_NEXT, name)` would find: the first in the global scope behind our own object.
 pub fn find_next(name: &CStr) -> Option<Found> {
     settled(|memory| find_in_global_scope(memory, name, false))
