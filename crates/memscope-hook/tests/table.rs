@@ -1,7 +1,7 @@
 //! A table of hooks at work: what the program passes arrives, with where it was entered, and goes on to the original.
 use core::ffi::{CStr, c_int};
-use memscope_hook::Entry;
 use memscope_hook::around::Next;
+use memscope_hook::{Entry, Words};
 use std::cell::RefCell;
 
 /// Finds what it was told.
@@ -43,6 +43,9 @@ memscope_hook::hooks! {
     plain {
         plain2(a: u32, b: u32) -> u32, in NOWHERE, else 5 => on_plain2;
     }
+    variadic {
+        listed -> usize => on_listed;
+    }
     wrapped {
         wrapped8(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize) -> usize,
             in at!(sum8 as Eight), else 0 => on_wrapped;
@@ -79,6 +82,7 @@ mod exported {
         pub(crate) fn entered5(a: usize, b: usize, c: usize, d: usize, e: usize) -> usize;
         pub(crate) fn entered6(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> usize;
         pub(crate) fn plain2(a: u32, b: u32) -> u32;
+        pub(crate) fn listed(first: usize, ...) -> usize;
         pub(crate) fn wrapped8(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize)
         -> usize;
         pub(crate) fn wrapped_absent(a: usize) -> c_int;
@@ -92,8 +96,16 @@ mod exported {
     }
 }
 
+/// A call of a hook.
+struct Call {
+    arguments: Vec<usize>,
+    entry: Entry,
+    /// What is where the hook was entered: a return address, or on aarch64 the second word of the frame record; 0 without a stack.
+    return_address: usize,
+}
+
 thread_local! {
-    static ENTERED: RefCell<Vec<(Vec<usize>, Entry)>> = const { RefCell::new(Vec::new()) };
+    static ENTERED: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
 }
 
 fn note(arguments: &[usize], entry: Entry) {
@@ -102,7 +114,13 @@ fn note(arguments: &[usize], entry: Entry) {
         // SAFETY: the record is on our stack, and the stub's as long as the hook runs.
         assert_eq!(unsafe { *(entry.stack_pointer as *const usize) }, entry.frame_pointer, "{arguments:?}: {entry:x?}");
     }
-    ENTERED.with(|entered| entered.borrow_mut().push((arguments.to_vec(), entry)));
+    let return_address = match entry.stack_pointer {
+        0 => 0,
+        // SAFETY: the place is on our stack, and is the stub's as long as the hook runs.
+        place => unsafe { *((place + 8 * usize::from(cfg!(target_arch = "aarch64"))) as *const usize) },
+    };
+    let call = Call { arguments: arguments.to_vec(), entry, return_address };
+    ENTERED.with(|entered| entered.borrow_mut().push(call));
 }
 
 unsafe extern "C" fn on_entered0(entry: Entry) -> usize {
@@ -143,6 +161,11 @@ unsafe extern "C" fn on_entered6(a: usize, b: usize, c: usize, d: usize, e: usiz
 unsafe extern "C" fn on_plain2(a: u32, b: u32) -> u32 {
     // SAFETY: as above.
     a * b + unsafe { plain2::call(a, b) }
+}
+/// The arguments are as many as the first says.
+unsafe extern "C" fn on_listed(words: Words<'_>) -> usize {
+    // SAFETY: the tests give so many.
+    unsafe { (1..=words.word(0)).map(|number| words.word(number) * number).sum() }
 }
 fn on_wrapped(address: usize, original: impl FnOnce() -> usize) -> usize {
     assert_eq!(address, sum8 as *const () as usize);
@@ -208,7 +231,7 @@ unsafe extern "C" fn passed_on(number: c_int, value: usize) -> usize {
 
 /// Where a frame of this test is; hooks it calls are entered further down.
 #[inline(never)]
-fn entered() -> Vec<(Vec<usize>, Entry)> {
+fn entered() -> Vec<Call> {
     ENTERED.with(|entered| core::mem::take(&mut *entered.borrow_mut()))
 }
 
@@ -228,15 +251,13 @@ fn a_stub_passes_every_argument_and_where_it_was_entered() {
         ]
     };
     assert_eq!(answers, [40, 41, 42, 43, 44, 45, 21]);
-    for (count, (arguments, entry)) in entered().into_iter().enumerate() {
+    for (count, Call { arguments, entry, return_address }) in entered().into_iter().enumerate() {
         assert_eq!(arguments, (1..=count).collect::<Vec<_>>());
         let distance = (&raw const mark as usize).wrapping_sub(entry.stack_pointer);
-        assert!(distance < 4096, "{count} arguments: {entry:?} is not below the caller");
-        // SAFETY: the place is on our stack. What is there is a return address into this function, or (aarch64) the frame
-        // record with one.
-        let word = unsafe { *((entry.stack_pointer + 8 * usize::from(cfg!(target_arch = "aarch64"))) as *const usize) };
+        assert!(distance < 4096, "{count} arguments: {entry:x?} is not below the caller");
         let here = a_stub_passes_every_argument_and_where_it_was_entered as *const () as usize;
-        assert!(word.wrapping_sub(here) < 16384, "{count} arguments: {word:#x} is not in the caller, {here:#x}");
+        let is_in_caller = return_address.wrapping_sub(here) < 16384;
+        assert!(is_in_caller, "{count} arguments: {return_address:#x} is not in the caller, {here:#x}");
     }
 }
 
@@ -252,6 +273,21 @@ fn hooks_without_a_stack_stand_in_front_of_theirs() {
 }
 
 #[test]
+fn all_arguments_of_a_function_that_takes_any_number_are_found() {
+    // SAFETY: the function is our own, and is told how many there are.
+    let answers = unsafe {
+        [
+            exported::listed(0),
+            exported::listed(1, 1usize),
+            exported::listed(5, 1usize, 1usize, 1usize, 1usize, 1usize),
+            exported::listed(8, 1usize, 1usize, 1usize, 1usize, 1usize, 1usize, 1usize, 2usize),
+            exported::listed(9, 1usize, 1usize, 1usize, 1usize, 1usize, 1usize, 1usize, 2usize, 3usize),
+        ]
+    };
+    assert_eq!(answers, [0, 1, 15, 44, 71]);
+}
+
+#[test]
 fn a_hook_around_a_function_answers_jumps_or_calls() {
     // SAFETY: the functions are our own.
     let answers =
@@ -259,9 +295,9 @@ fn a_hook_around_a_function_answers_jumps_or_calls() {
     // Where there is no original to jump to, 0 is answered.
     assert_eq!(answers, [99, 6, 5007, 0]);
     let entered = entered();
-    let arguments: Vec<_> = entered.iter().map(|(arguments, _)| arguments.as_slice()).collect();
+    let arguments: Vec<_> = entered.iter().map(|call| call.arguments.as_slice()).collect();
     assert_eq!(arguments, [&[0, 5][..], &[1, 5], &[2, 5], &[7, 5000], &[3]]);
-    assert_eq!(entered[2].1.stack_pointer, entered[3].1.stack_pointer, "both halves see the same entry");
+    assert_eq!(entered[2].entry.stack_pointer, entered[3].entry.stack_pointer, "both halves see the same entry");
 }
 
 #[test]
@@ -271,7 +307,7 @@ fn what_passes_through_a_hook_is_seen_once_and_what_is_caught_below_it_is_not() 
     // SAFETY: as above.
     let thrown = std::panic::catch_unwind(|| unsafe { exported::around3(2) }).expect_err("thrown");
     assert_eq!(thrown.downcast_ref::<usize>(), Some(&2));
-    let arguments: Vec<_> = entered().into_iter().map(|(arguments, _)| arguments).collect();
+    let arguments: Vec<_> = entered().into_iter().map(|call| call.arguments).collect();
     assert_eq!(arguments, [&[1][..], &[1, 5000], &[2], &[77]]);
 }
 
