@@ -4,7 +4,7 @@
 // own_filter main|thread|children|counted|next-image SPOOLS: makes BEFORE blocks of 7000 bytes, locks itself (or one thread) in, waits
 // until it has been noticed from outside, makes and frees ROUNDS blocks of 7002 and ends. SPOOLS is the output directory.
 //   counted: the filter is installed by the C library's prctl, so that nobody has to notice anything
-//   next-image: the filter is there from before the program
+//   next-image: the same, and the filter is there from before the program
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -70,6 +70,12 @@ static void lock_in(struct sock_filter *filter, unsigned short length) {
     if (call(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, (long)&program, 0, 0)) die("filter");
 }
 
+static void lock_in_by_library(struct sock_filter *filter, unsigned short length) {
+    struct sock_fprog program = {length, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) die("no new privileges");
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) die("filter");
+}
+
 #define PROGRAM(filter) filter, sizeof filter / sizeof *filter
 
 static void allocate(int count, size_t size) {
@@ -124,7 +130,7 @@ static void *locked_in(void *unused) {
 int main(int argc, char **argv) {
     const char *how = argc > 2 ? argv[1] : "";
     if (!strcmp(how, "next-image")) {
-        lock_in(PROGRAM(no_directory_changes));
+        lock_in_by_library(PROGRAM(no_directory_changes));
         execl("/proc/self/exe", argv[0], "nothing", argv[2], NULL);
         die("exec");
     }
@@ -156,8 +162,7 @@ int main(int argc, char **argv) {
         int status;
         if (child < 0 || waitpid(child, &status, 0) != child || status) _exit(4);
     } else if (!strcmp(how, "counted")) {
-        struct sock_fprog program = {sizeof no_directory_changes / sizeof *no_directory_changes, no_directory_changes};
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) die("filter");
+        lock_in_by_library(PROGRAM(no_directory_changes));
     } else if (strcmp(how, "nothing")) {
         fprintf(stderr, "usage: own_filter main|thread|children|counted|next-image SPOOLS\n");
         return 2;

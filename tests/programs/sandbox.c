@@ -64,6 +64,9 @@ static struct sock_filter no_directories[] = {
 #endif
     ELSE(ALLOW)};
 
+/// A program that begins under it is killed by what our libraries do then, and not by what it does itself.
+static struct sock_filter no_beginnings[] = {NUMBER, ON(SYS_process_vm_readv, KILL), ELSE(ALLOW)};
+
 /// As kernels and emulators answer that do not have the call.
 static struct sock_filter no_reservation[] = {NUMBER, ON(SYS_fallocate, SECCOMP_RET_ERRNO | ENOSYS), ELSE(ALLOW)};
 
@@ -164,6 +167,11 @@ int main(int argc, char **argv) {
     else if (!strcmp(filter, "no-output")) by_prctl(PROGRAM(no_output));
     else if (!strcmp(filter, "standard-streams")) by_system_call(PROGRAM(standard_streams));
     else if (!strcmp(filter, "lying-writes")) by_prctl(PROGRAM(lying_writes));
+    else if (!strcmp(filter, "no-beginnings")) {
+        by_prctl(PROGRAM(no_beginnings));
+        execl("/proc/self/exe", argv[0], "refused", argv[2], NULL);
+        die("exec");
+    }
     else if (!strcmp(filter, "no-reservation")) {
         // The next image does not know of the filter it has.
         by_prctl(PROGRAM(no_reservation));

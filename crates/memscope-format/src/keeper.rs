@@ -54,13 +54,14 @@ pub enum Reason {
     Bits32 = 4,
     /// The same where whoever it is cannot read our libraries.
     Unreachable = 5,
+    /// The same where a seccomp filter of the process, which the program inherits, would end it for what a recording needs.
+    Filter = 6,
 }
 
 impl Reason {
     fn from_code(code: u32) -> Option<Reason> {
-        [Reason::NoFiles, Reason::NoSpace, Reason::OldKernel, Reason::Bits32, Reason::Unreachable]
-            .into_iter()
-            .find(|reason| *reason as u32 == code)
+        use Reason::{Bits32, Filter, NoFiles, NoSpace, OldKernel, Unreachable};
+        [NoFiles, NoSpace, OldKernel, Bits32, Unreachable, Filter].into_iter().find(|reason| *reason as u32 == code)
     }
 }
 
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn messages_come_back_as_they_were_sent() {
-        let reasons = [Reason::NoSpace, Reason::OldKernel, Reason::Bits32, Reason::Unreachable];
+        let reasons = [Reason::NoSpace, Reason::OldKernel, Reason::Bits32, Reason::Unreachable, Reason::Filter];
         for wish in [Wish::Files].into_iter().chain(reasons.map(Wish::NotRecorded)) {
             for program in [b"".as_slice(), b"/bin/ls"] {
                 let request = Request { wish, run_id: 0xfedc_ba98_7654_3210, errno: 13, program };

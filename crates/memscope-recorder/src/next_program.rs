@@ -5,6 +5,7 @@
 //! made.
 use crate::path::Path;
 use crate::process;
+use crate::sandbox;
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use memscope_format::keeper::Reason;
@@ -55,6 +56,8 @@ enum Obstacle {
     Bits32,
     /// The libraries are not to be had for whoever runs it.
     Unreachable(Errno),
+    /// A seccomp filter, which it will have too, ends who asks the kernel for what a recording needs.
+    Filter,
 }
 
 impl NextProgram {
@@ -69,9 +72,10 @@ impl NextProgram {
             let Some(entry) = preloaded(self.environment).and_then(recorder_of) else { return false };
             let mut path = Path::<PATH>::new();
             path.push(entry);
-            let unreachable = reach(&path).err().map(Obstacle::Unreachable);
+            let filter = sandbox::beginnings_are_fatal().then_some(Obstacle::Filter);
+            let known = filter.or_else(|| reach(&path).err().map(Obstacle::Unreachable));
             let is_there = self.find(&mut path);
-            let obstacle = unreachable.or_else(|| (is_there && is_of_32_bits(&mut path)).then_some(Obstacle::Bits32));
+            let obstacle = known.or_else(|| (is_there && is_of_32_bits(&mut path)).then_some(Obstacle::Bits32));
             if is_there && let Some(obstacle) = obstacle {
                 // What was asked for, and not its interpreter.
                 self.find(&mut path);
@@ -259,6 +263,7 @@ fn tell(obstacle: Obstacle, program: &[u8]) {
     let (reason, errno) = match obstacle {
         Obstacle::Bits32 => (Reason::Bits32, Errno(0)),
         Obstacle::Unreachable(error) => (Reason::Unreachable, error),
+        Obstacle::Filter => (Reason::Filter, Errno(0)),
     };
     process::tell_of_program(reason, errno, program);
 }

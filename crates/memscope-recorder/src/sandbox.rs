@@ -118,8 +118,18 @@ fn is_borrowed() -> bool {
     process::current().is_some_and(|process| process.home() != sys::getpid())
 }
 
-/// Whether a new thread or child may be without the means to record. Arguments are as ours, but for addresses and numbers.
+/// Whether a new thread or child may be without the means to record.
 fn beginnings_are_forbidden() -> bool {
+    calls_of_a_beginning().iter().any(|(number, arguments)| sandbox::forbids(*number, arguments))
+}
+
+/// Whether a program that begins in this process may be ended for what our libraries ask the kernel at its beginning.
+pub(crate) fn beginnings_are_fatal() -> bool {
+    calls_of_a_beginning().iter().any(|(number, arguments)| sandbox::kills(*number, arguments))
+}
+
+/// Arguments are as ours, but for addresses and numbers.
+fn calls_of_a_beginning() -> [(usize, [usize; 6]); 12] {
     const HERE: usize = -100isize as usize;
     const READ_WRITE: usize = 3;
     const SHARED: usize = 1;
@@ -138,7 +148,7 @@ fn beginnings_are_forbidden() -> bool {
         (nr::MMAP, [0, 4096, READ_WRITE, SHARED, DESCRIPTOR, 0]),
         (nr::MMAP, [0, 4096, READ_WRITE, PRIVATE, usize::MAX, 0]),
         (nr::MADVISE, [0, 4096, WIPE_ON_FORK, 0, 0, 0]),
+        (nr::PROCESS_VM_READV, [0, 0, 1, 0, 1, 0]),
+        (nr::READLINKAT, [HERE, 0, 0, 1024, 0, 0]),
     ]
-    .iter()
-    .any(|(number, arguments)| sandbox::forbids(*number, arguments))
 }

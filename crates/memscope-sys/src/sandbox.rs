@@ -121,6 +121,28 @@ fn is_refused(number: usize, arguments: &[usize; 6]) -> bool {
     false
 }
 
+/// Whether a filter of the program would, or may, end who makes this call: so it would in the next program of the process, where
+/// nothing is known of the filter any more.
+#[cold]
+pub fn kills(number: usize, arguments: &[usize; 6]) -> bool {
+    if !ANY.load(Relaxed) && !is_told() {
+        return false;
+    }
+    if UNKNOWN.load(Acquire) != 0 || TOLD.load(Acquire) {
+        return true;
+    }
+    let data = bpf::call_data(number, arguments);
+    let mut filter = FILTERS.load(Acquire);
+    // SAFETY: as in `is_refused`.
+    while let Some(known) = unsafe { filter.as_ref() } {
+        if known.holds.load(Acquire) && bpf::kills(known.instructions(), &data) {
+            return true;
+        }
+        filter = known.next;
+    }
+    false
+}
+
 impl Filter {
     fn instructions(&self) -> &[Instruction] {
         // SAFETY: `expect_filter` has put as many behind this structure.

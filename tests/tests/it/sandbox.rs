@@ -157,6 +157,14 @@ fn a_system_without_reservations_is_recorded() {
 }
 
 #[test]
+fn a_program_that_would_inherit_a_filter_that_kills_for_a_recording_begins_without_one() {
+    let recording = run("no-beginnings");
+    let before = recording.only().assert_sound();
+    assert_eq!(before.tally(7000), (BEFORE, BEFORE, 0));
+    assert!(before.info.sandboxed());
+}
+
+#[test]
 fn a_filter_the_kernel_does_not_take_changes_nothing() {
     let recording = run("refused");
     let process = recording.only().assert_sound();

@@ -17,18 +17,10 @@ pub(super) type Texts = *const *const c_char;
 /// Arguments of `execl` that find room on the stack.
 const MOST_ARGUMENTS: usize = 256;
 
-/// From the constructor: afterwards there may be no searching.
+/// From the constructor: what shells and Python use, who fork first, so that each child would look for it anew. The others are rarer,
+/// and each search costs the beginning of every program some microseconds.
 pub(crate) fn find_originals() {
-    for original in [
-        execve::ORIGINAL,
-        execv::ORIGINAL,
-        execvp::ORIGINAL,
-        execvpe::ORIGINAL,
-        posix_spawn::ORIGINAL,
-        posix_spawnp::ORIGINAL,
-    ] {
-        original.address();
-    }
+    execve::ORIGINAL.address();
 }
 
 /// Calls `begin` with the environment that the program is to have: `None` for the one it was given.

@@ -176,6 +176,11 @@ fn answer(run: &Run, client: BorrowedFd<'_>, request: Request<'_>, log: &Mutex<U
         }
         Wish::NotRecorded(Reason::Bits32) => Refusal::Bits32.to_string(),
         Wish::NotRecorded(Reason::Unreachable) => unreachable_libraries(&own),
+        Wish::NotRecorded(Reason::Filter) => {
+            "the process that it began in has a seccomp filter, which it inherits, and which may end it for what a recording \
+             needs"
+                .to_owned()
+        }
     };
     // The process waits for the answer, so that it is still there to be looked at.
     let mut process = Unrecorded::of_process(pid, user, reason);

@@ -1,5 +1,5 @@
 //! Reading what another thread may take away.
-use crate::{Errno, is_readable, read_own_memory};
+use crate::{Errno, is_readable, knows_what_is_readable, read_own_memory};
 use core::mem::MaybeUninit;
 
 const PAGE: usize = 4096;
@@ -55,6 +55,9 @@ impl Memory {
                 Err(Errno::EFAULT) => return None,
                 // A kernel or a sandbox without the call. Now it is better to ask first than not to ask at all.
                 Err(_) if is_readable(address) && is_readable((end - 1) & !(PAGE - 1)) => {}
+                // Nobody may be asked. What the loader lists is there, but for the moment in which it is unloaded; to find nothing
+                // would make the program's own call fail.
+                Err(Errno::SANDBOX) if !knows_what_is_readable() => {}
                 Err(_) => return None,
             }
         }

@@ -40,6 +40,15 @@ pub(super) fn lets_pass(filter: &[Instruction], data: &CallData) -> bool {
     matches!(verdict(filter, data).map(|verdict| verdict & ACTION), Some(ALLOW | LOG))
 }
 
+/// Whether the filter ends who makes the call, or sends a signal that nobody expects. Any other answer the caller gets.
+pub(super) fn kills(filter: &[Instruction], data: &CallData) -> bool {
+    const ACTION: u32 = 0xffff_0000;
+    const KILL_THREAD: u32 = 0;
+    const KILL_PROCESS: u32 = 0x8000_0000;
+    const TRAP: u32 = 0x0003_0000;
+    matches!(verdict(filter, data).map(|verdict| verdict & ACTION), None | Some(KILL_THREAD | KILL_PROCESS | TRAP))
+}
+
 fn verdict(filter: &[Instruction], data: &CallData) -> Option<u32> {
     let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; 16]);
     let mut next = 0usize;
@@ -114,6 +123,25 @@ mod tests {
         assert_eq!(run(&[op(0x20, 64), op(0x16, 0)]), None);
         assert_eq!(run(&[op(0x20, 2), op(0x16, 0)]), None);
         assert_eq!(run(&[op(0x80, 0), op(0x16, 0)]), Some(64));
+    }
+
+    #[test]
+    fn who_is_killed_is_told_from_who_gets_an_error() {
+        let data = call_data(5, &[0; 6]);
+        for (action, lets, ends) in [
+            (ALLOW, true, false),
+            (0x7ffc_0000, true, false),
+            (KILL, false, true),
+            (7, false, true),
+            (0x0003_0001, false, true),
+            (0x0005_0026, false, false),
+            (0x7ff0_0000, false, false),
+            (0x7fc0_0000, false, false),
+        ] {
+            let filter = [op(0x06, action)];
+            assert_eq!((lets_pass(&filter, &data), kills(&filter, &data)), (lets, ends), "{action:#x}");
+        }
+        assert!(kills(&[op(0xff, 0)], &data));
     }
 
     #[test]
