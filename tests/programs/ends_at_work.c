@@ -1,6 +1,7 @@
 // Threads that end while a hook is at work: each maps and unmaps until a signal or a cancellation ends it, wherever it is.
 //
-// ends_at_work raw-exit|pthread-exit|cancel THREADS: one thread after the other. Prints how many pairs of calls came back.
+// ends_at_work raw-exit|pthread-exit|cancel THREADS [NANOSECONDS]: one thread after the other, each ended within that time. Prints how
+// many pairs of calls came back.
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -57,10 +58,10 @@ static long now_ns(void) {
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
-    int count = argc > 2 ? atoi(argv[2]) : 2000, is_raw = !strcmp(how, "raw-exit");
+    int count = argc > 2 ? atoi(argv[2]) : 2000, longest_ns = argc > 3 ? atoi(argv[3]) : LONGEST_NS, is_raw = !strcmp(how, "raw-exit");
     is_cancelled = !strcmp(how, "cancel");
     if (!is_raw && !is_cancelled && strcmp(how, "pthread-exit")) {
-        fprintf(stderr, "usage: ends_at_work raw-exit|pthread-exit|cancel THREADS\n");
+        fprintf(stderr, "usage: ends_at_work raw-exit|pthread-exit|cancel THREADS [NANOSECONDS]\n");
         return 2;
     }
     struct sigaction action = {.sa_handler = is_raw ? end_raw : end_by_pthread};
@@ -76,7 +77,7 @@ int main(int argc, char **argv) {
         if (errno) die("thread");
         while (!number) sched_yield();
         random = random * 1103515245 + 12345;
-        for (long until = now_ns() + (random >> 8) % LONGEST_NS; now_ns() < until;) {}
+        for (long until = now_ns() + (random >> 8) % longest_ns; now_ns() < until;) {}
         if (is_cancelled) pthread_cancel(thread);
         else syscall(SYS_tgkill, getpid(), number, SIGUSR1);
         if (!is_raw) pthread_join(thread, NULL);
