@@ -26,6 +26,13 @@ static void by_execl_ten(void) { execl(path, "execl ten", TEN, NULL); }
 static void by_execlp(void) { execlp(name, "execlp", TEN, NULL); }
 static void by_execle(void) { execle(path, "execle", TEN, NULL, environ); }
 static void by_execle_few(void) { execle(path, "execle few", NULL, environ); }
+/// Where nothing is; the compiler is not to know.
+static char *volatile nowhere = (char *)16;
+
+static void by_no_name(void) { execve(nowhere, (char *[]){"x", NULL}, environ); }
+static void by_no_name_without(void) { execv(nowhere, (char *[]){"x", NULL}); }
+static void by_no_environment(void) { execve(path, (char *[]){"x", NULL}, (char **)nowhere); }
+static void by_no_variable(void) { execve(path, (char *[]){"x", NULL}, (char *[]){"A=1", nowhere, NULL}); }
 static void by_nothing(void) { execlp("there is no such program", "nothing", NULL); }
 
 /// More words than fit into registers or our own room for them.
@@ -47,7 +54,7 @@ static void try(const char *way, void begin(void)) {
     pid_t child = fork();
     if (child == 0) {
         begin();
-        _exit(errno == ENOENT ? 100 : 101);
+        _exit(errno == ENOENT ? 100 : errno == EFAULT ? 101 : 102);
     }
     report(way, child);
 }
@@ -73,6 +80,10 @@ int main(int argc, char **argv) {
     try("execle", by_execle);
     try("execle few", by_execle_few);
     try("nothing", by_nothing);
+    try("no name", by_no_name);
+    try("no name, without environment", by_no_name_without);
+    try("no environment", by_no_environment);
+    try("no variable", by_no_variable);
     pid_t child = vfork();
     if (child == 0) {
         execv(path, (char *[]){"vfork", NULL});

@@ -67,8 +67,11 @@ impl NextProgram {
     /// Name and environment are as for `execve`.
     #[inline(never)]
     pub unsafe fn must_begin_without_us(&self) -> bool {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller vouches for both, and what the kernel would refuse is not looked at.
         unsafe {
+            if !self.can_be_read() {
+                return false;
+            }
             let Some(entry) = preloaded(self.environment).and_then(recorder_of) else { return false };
             let mut path = Path::<PATH>::new();
             path.push(entry);
@@ -83,6 +86,30 @@ impl NextProgram {
             }
             obstacle.is_some()
         }
+    }
+
+    /// Whether name and environment are where they can be read: else it is for the kernel to say that they are not.
+    unsafe fn can_be_read(&self) -> bool {
+        let (mut texts, mut places) = (ReadablePage::NONE, ReadablePage::NONE);
+        if !texts.holds_text(self.name) {
+            return false;
+        }
+        let mut place = self.environment;
+        while !place.is_null() {
+            if !place.is_aligned() || !places.holds(place as usize) {
+                return false;
+            }
+            // SAFETY: it can be read, as was just made sure.
+            let text = unsafe { *place };
+            if text.is_null() {
+                break;
+            }
+            if !texts.holds_text(text) {
+                return false;
+            }
+            place = place.wrapping_add(1);
+        }
+        true
     }
 
     /// Makes `path` the file that is to be executed; `false` if there is none.
@@ -142,6 +169,41 @@ impl NextProgram {
                 true
             }
             None => false,
+        }
+    }
+}
+
+/// The page of the program's memory that was last found readable.
+struct ReadablePage(usize);
+
+impl ReadablePage {
+    const SIZE: usize = 4096;
+    /// No page begins there.
+    const NONE: ReadablePage = ReadablePage(1);
+
+    /// Where the program forbids to ask, it is believed.
+    #[inline(never)]
+    fn holds(&mut self, address: usize) -> bool {
+        let page = address & !(ReadablePage::SIZE - 1);
+        let is_readable = page == self.0 || page != 0 && (!sys::knows_what_is_readable() || sys::is_readable(page));
+        if is_readable {
+            self.0 = page;
+        }
+        is_readable
+    }
+
+    /// Whether there is a text that ends.
+    fn holds_text(&mut self, text: *const c_char) -> bool {
+        let mut at = text;
+        loop {
+            if !self.holds(at as usize) {
+                return false;
+            }
+            // SAFETY: its page can be read, as was just made sure.
+            if unsafe { *at } == 0 {
+                return true;
+            }
+            at = at.wrapping_add(1);
         }
     }
 }
